@@ -118,6 +118,13 @@ void Player::play() {
       return batch_->sync();
     case EventKind::Trim:
       return batch_->trim();
+    case EventKind::PoolCreate:
+    case EventKind::PoolBegin:
+    case EventKind::PoolEnd:
+    case EventKind::PoolRelease:
+    case EventKind::PoolOnOom:
+    case EventKind::PoolNoSplit:
+      return batch_->pool(event);
     case EventKind::Busy:
     case EventKind::Mark:
       return;  // the cycle has marks of its own, and nobody waits for single answers

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <map>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -62,15 +63,25 @@ class Renumbering {
       case EventKind::Record:
         event.id = id_of(event.id, source);
         break;
+      case EventKind::Trim:
+      case EventKind::PoolCreate:
+      case EventKind::PoolBegin:
+      case EventKind::PoolEnd:
+      case EventKind::PoolRelease:
+      case EventKind::PoolOnOom:
+      case EventKind::PoolNoSplit:
+        if (event.id != 0) event.id = id_of(event.id, source);
+        break;
       case EventKind::Kernel:
       case EventKind::Busy:
       case EventKind::Sync:
-      case EventKind::Trim:
       case EventKind::Host:
         break;
     }
+    const bool one_stream = event.kind == EventKind::PoolBegin && !event.all_streams();
     const bool has_stream = event.kind != EventKind::Free && event.kind != EventKind::Sync &&
-                            event.kind != EventKind::Host;
+                            event.kind != EventKind::Host &&
+                            (one_stream || !is_of_pool(event.kind));
     if (has_stream) event.stream += first_stream_;
     return event;
   }
@@ -206,12 +217,18 @@ class BesideSource final : public EventSource {
   const std::vector<std::string>& labels() const override { return labels_; }
 
  private:
+  struct PoolUse {
+    std::uint64_t count = 0;
+    bool begun = false;
+    bool on_oom = false;
+  };
   struct Process {
     std::unique_ptr<EventSource> source;
     std::uint32_t stream_count = 1;
     Renumbering renumbering;
-    std::span<const Event> events{};  // of the current batch, still to come
-    LiveBlocks live{};                // by id in the whole
+    std::span<const Event> events{};           // of the current batch, still to come
+    LiveBlocks live{};                         // by id in the whole
+    std::map<std::uint64_t, PoolUse> pools{};  // likewise
   };
 
   [[noreturn]] void refuse_event(const Process& process) const {
@@ -253,6 +270,20 @@ class BesideSource final : public EventSource {
   static void follow(const Event& event, Process* process) {
     if (event.kind == EventKind::Alloc) process->live.insert({.id = event.id});
     if (event.kind == EventKind::Free) process->live.erase(event.id);
+    if (!is_of_pool(event.kind)) return;
+    PoolUse& use = process->pools[event.id];
+    if (event.kind == EventKind::PoolCreate || event.kind == EventKind::PoolBegin) ++use.count;
+    if (event.kind == EventKind::PoolRelease) --use.count;
+    if (event.kind == EventKind::PoolBegin) use.begun = true;
+    if (event.kind == EventKind::PoolEnd) use.begun = false;
+    if (event.kind == EventKind::PoolOnOom) use.on_oom = event.is_on();
+  }
+
+  void end_pool(std::uint64_t id, const PoolUse& use) {
+    if (use.begun) batch_.push_back({.id = id, .kind = EventKind::PoolEnd});
+    if (use.on_oom) batch_.push_back({.id = id, .kind = EventKind::PoolOnOom});
+    for (std::uint64_t i = 0; i < use.count; ++i)
+      batch_.push_back({.id = id, .kind = EventKind::PoolRelease});
   }
 
   // What the end of a process does: everything goes back to the device.
@@ -261,6 +292,8 @@ class BesideSource final : public EventSource {
       batch_.push_back({.id = block.id, .kind = EventKind::Free});
     });
     process.live.clear();
+    for (const auto& [id, use] : process.pools) end_pool(id, use);
+    process.pools.clear();
     batch_.push_back({.stream = process.renumbering.first_stream(), .kind = EventKind::Trim});
   }
 

@@ -108,8 +108,44 @@ struct MemorySegment {
   bool is_expandable = false;
   /// The stream whose requests it serves: a cudaStream_t as a number.
   std::uint64_t stream = 0;
+  /// The private pool that has it; 0: none.
+  std::uint64_t pool = 0;
+  /// Of it, what callers hold; nothing where the backend does not tell.
+  std::optional<std::uint64_t> allocated_bytes = std::nullopt;
   /// By address; empty where the backend does not tell.
   std::vector<MemoryBlock> blocks{};
+};
+
+/// What is asked of a private pool: memory that only requests routed to it get (PyTorch's MemPool
+/// and the pools of its CUDA graphs).
+enum class PoolAction : std::uint8_t {
+  /// Makes the pool, or uses it once more.
+  Create,
+  /// Uses it once more, and routes requests to it: those on PoolCall::stream, with the flag those
+  /// on every stream. The pool begun last comes first.
+  Begin,
+  /// Routes no more to it.
+  End,
+  /// Uses it once less. What an unused pool has cached can go back to the device.
+  Release,
+  /// With the flag its cached blocks serve requests that find no other memory.
+  UseOnOom,
+  /// A request to it gets a whole segment from here on.
+  NoSplit,
+  /// Gives back what the pool has cached, where it is not used any more.
+  Trim,
+};
+
+/// One call about a private pool.
+struct PoolCall {
+  /// What is asked.
+  PoolAction action = PoolAction::Create;
+  /// Which pool, from 1 on.
+  std::uint64_t pool = 0;
+  /// For Begin without the flag.
+  cudaStream_t stream = nullptr;
+  /// Begin: every stream. UseOnOom: on.
+  bool flag = false;
 };
 
 /// An allocator under test.
@@ -134,6 +170,11 @@ class Backend {
 
   /// Gives cached memory back to the device (PyTorch's empty_cache). May block the host.
   virtual void trim() {}
+
+  /// What BackendCapabilities::private_pools claims; else nothing happens. The order of calls is
+  /// that of a valid trace (workloads/TRACES.md). Throws EnvironmentError where the allocator would
+  /// fail with more than out of memory.
+  virtual void call_pool(const PoolCall& /*call*/) {}
 
   /// Not called in timed regions. free_* fields refer to `stream`.
   [[nodiscard]] virtual MemoryStats stats(cudaStream_t stream) const = 0;
@@ -172,6 +213,8 @@ struct BackendCapabilities {
   bool real_memory = true;
   /// BackendOptions::memory_limit_bytes is enforced.
   bool honours_memory_limit = false;
+  /// call_pool() works. A trace with private pools is skipped where it does not.
+  bool private_pools = false;
   /// Of every pointer; cudaMalloc documents 256.
   std::uint32_t alignment_bytes = 256;
 };

@@ -34,9 +34,7 @@ CachingAllocator::CachingAllocator(Driver& driver, const Settings& settings,
 CachingAllocator::~CachingAllocator() { heap_.give_back_all(waiting_blocks()); }
 
 std::optional<std::uint64_t> CachingAllocator::allocate(std::uint64_t size_bytes, Stream stream) {
-  if (!events_.empty()) {
-    events_.take_done([this](Block* block) { free_if_unused(block); });
-  }
+  if (!events_.empty()) process_events();
   Request request = make_request(size_bytes, stream);
   if (collects_garbage()) ++request.home->pool->probe_count;
   const SortedBlocks::Position position = choose_free_block(request, settings_);
@@ -51,23 +49,30 @@ std::optional<std::uint64_t> CachingAllocator::allocate(std::uint64_t size_bytes
   return hand_out(take_new(block, request), request);
 }
 
+void CachingAllocator::process_events() {
+  if (captures()) return;
+  end_deferral(nullptr);
+  events_.take_done([this](Block* block) { free_if_unused(block); });
+}
+
 Request CachingAllocator::make_request(std::uint64_t size_bytes, Stream stream) {
   Request request{.requested_bytes = size_bytes,
                   .size_bytes = round_request(size_bytes, settings_)};
   const PoolKind kind = is_small(request.size_bytes) ? PoolKind::Small : PoolKind::Large;
-  request.home = &heap_.pool(kind).of(stream);
+  request.home = &routed_pool(kind, stream).of(stream);
   return request;
 }
 
 // The cache has nothing: every further step frees more and asks the device again. The cache itself
 // is not searched again, as in PyTorch (its issue 189504).
-Block* CachingAllocator::obtain(const Request& request) {
+Block* CachingAllocator::obtain(Request& request) {
   rejected_ = false;
   if (collects_garbage()) collect_garbage();
   Block* block = ask_device(request, Attempt::First);
+  if (block == nullptr && !rejected_) block = take_overflow(request);
   if (block == nullptr && !rejected_ && release_oversize(request))
     block = ask_device(request, Attempt::First);
-  if (block == nullptr && !rejected_) {
+  if (block == nullptr && !rejected_ && !captures()) {
     release_cached();
     block = ask_device(request, Attempt::Retry);
   }
@@ -84,9 +89,11 @@ Block* CachingAllocator::ask_device(const Request& request, Attempt attempt) {
     rejected_ = true;
     return nullptr;
   }
-  if (settings_.expandable_segments)
-    return heap_.make_expandable(*request.home, request.size_bytes);
-  return heap_.make_segment(*request.home, request.segment_bytes);
+  Block* block = settings_.expandable_segments
+                     ? heap_.make_expandable(*request.home, request.size_bytes)
+                     : heap_.make_segment(*request.home, request.segment_bytes);
+  if (block != nullptr) Heap::count_served(*request.home->pool);
+  return block;
 }
 
 // PyTorch reads the fraction anew here, but the limit was made of it when the allocator was: with
@@ -111,7 +118,7 @@ Block* CachingAllocator::take_cached(SortedBlocks::Position position, const Requ
 
 // Takes a block in no set, or the front of it.
 Block* CachingAllocator::take_new(Block* block, const Request& request) {
-  const bool splits = should_split(*block, request.size_bytes, settings_);
+  const bool splits = !request.whole && should_split(*block, request.size_bytes, settings_);
   count_taken(*block, splits ? request.size_bytes : block->size_bytes);
   if (!splits) return block;
   Block* front = heap_.split_front(block, request.size_bytes);
@@ -152,7 +159,7 @@ bool CachingAllocator::deallocate(std::uint64_t address) {
   Block* block = found.block;
   if (block == nullptr) return false;
   // Events come first: where recording fails nothing has changed, and the caller may try again.
-  if (!block->stream_uses.empty()) events_.insert(block);
+  if (!block->stream_uses.empty()) wait_for_uses(block);
   heap_.allocated.remove(found);
   block->allocated = false;
   Counters& counters = heap_.counters;
@@ -175,6 +182,7 @@ bool CachingAllocator::record_stream(std::uint64_t address, Stream stream) {
   if (block->home->stream == stream) return true;
   std::vector<Stream>& uses = block->stream_uses;
   if (std::ranges::find(uses, stream) == uses.end()) uses.push_back(stream);
+  if (captures()) note_capture_use(block, stream);
   return true;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "allocators/caching/events.h"
@@ -23,6 +24,7 @@ struct OutOfMemory {
   std::uint64_t segment_bytes = 0;  // what was asked of the device
   std::uint64_t allocated_bytes = 0;
   std::uint64_t reserved_bytes = 0;
+  std::uint64_t private_free_bytes = 0;  // of these, cached by private pools
   std::optional<std::uint64_t> limit_bytes{};
   DeviceMemory device{};
   std::string process_lines{};
@@ -57,6 +59,23 @@ class CachingAllocator {
 
   // Waits for every stream a freed block is still used on, then gives back all that is wholly free.
   void empty_cache();
+
+  // Private pools (private_pools.cc), as c10's functions of the same names do it. Calls in an order
+  // that c10 stops at with an error throw EnvironmentError.
+  void use_pool(std::uint64_t id);  // createOrIncrefPool
+  // beginAllocateToPool; nothing for every stream.
+  void begin_pool(std::uint64_t id, std::optional<Stream> stream);
+  void end_pool(std::uint64_t id);                                    // endAllocateToPool
+  void release_pool(std::uint64_t id);                                // releasePool
+  void use_pool_on_oom(std::uint64_t id, bool on);                    // setUseOnOOM
+  void never_split_pool(std::uint64_t id) { heap_.never_split(id); }  // setNoSplit
+  void empty_pool(std::uint64_t id) { release_cached(id); }           // emptyCache(id)
+  // The pool that a request of this kind on that stream goes to.
+  [[nodiscard]] Pool& routed_pool(PoolKind kind, Stream stream) {
+    return scopes_.empty() ? heap_.pool(kind) : pool_of_scopes(kind, stream);
+  }
+  // Of the pool that requests on that stream go to; null: the common ones.
+  [[nodiscard]] const PrivatePool* routed_owner(Stream stream) const;
 
   // Starts with this heap instead of an empty one; before the first request. The driver is asked
   // for expandable memory only. Blocks that wait for a stream are taken as owned: the caller gives
@@ -101,7 +120,7 @@ class CachingAllocator {
   [[nodiscard]] bool collects_garbage() const {
     return limit_bytes_.has_value() && settings_.garbage_collection_threshold > 0;
   }
-  [[nodiscard]] Block* obtain(const Request& request);
+  [[nodiscard]] Block* obtain(Request& request);
   [[nodiscard]] bool must_reject(const Request& request) const;
   [[nodiscard]] Block* ask_device(const Request& request, Attempt attempt);
   [[nodiscard]] Block* take_cached(SortedBlocks::Position position, const Request& request);
@@ -109,12 +128,30 @@ class CachingAllocator {
   void count_taken(const Block& block, std::uint64_t taken_bytes);
   [[nodiscard]] std::uint64_t hand_out(Block* block, const Request& request);
   void free_if_unused(Block* block);
+  void process_events();
   void note_failure(const Request& request);
 
   void collect_garbage();
   [[nodiscard]] bool release_oversize(const Request& request);
-  void release_cached();
-  void release_pool(const Pool& pool);
+  // Of all, or of the private pool.
+  void release_cached(std::uint64_t private_id = 0);
+  void release_blocks(const Pool& pool);
+
+  // Requests of one stream, or of all, go to a private pool.
+  struct Scope {
+    std::uint64_t id = 0;
+    std::optional<Stream> stream{};
+  };
+  [[nodiscard]] Pool& pool_of_scopes(PoolKind kind, Stream stream);
+  [[nodiscard]] PrivatePool& used_pool(std::uint64_t id, const char* call);
+  // Whether everything waits as in a capture.
+  [[nodiscard]] bool captures() const { return !scopes_.empty() && settings_.rules->pools_capture; }
+  void wait_for_uses(Block* block);
+  void note_capture_use(Block* block, Stream stream);
+  void forget_capture_uses(Block* block);
+  void end_deferral(const PrivatePool* pool);
+  void release_unused(std::uint64_t private_id);
+  [[nodiscard]] Block* take_overflow(Request& request);
 
   Driver& driver_;
   Settings settings_;
@@ -122,7 +159,10 @@ class CachingAllocator {
   Heap heap_;
   PendingEvents events_;
   std::optional<OutOfMemory> last_failure_;
-  bool rejected_ = false;  // the request under way, which nothing more is tried for
+  bool rejected_ = false;                // the request under way, which nothing more is tried for
+  std::vector<Scope> scopes_;            // in the order in which they were begun
+  std::vector<std::uint64_t> overflow_;  // pools that serve when memory is out
+  std::unordered_map<Block*, std::vector<Stream>> capture_uses_;
 };
 
 }  // namespace allocmark::caching

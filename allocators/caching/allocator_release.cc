@@ -6,6 +6,18 @@
 #include "allocators/caching/sizes.h"
 
 namespace allocmark::caching {
+namespace {
+
+std::uint64_t private_free_bytes(const Heap& heap) {
+  std::uint64_t bytes = 0;
+  heap.for_each_pool([&](const Pool& pool) {
+    if (pool.owner == nullptr) return;
+    for (const Block* block : pool.free_blocks()) bytes += block->size_bytes;
+  });
+  return bytes;
+}
+
+}  // namespace
 
 // Works on the large pool whatever the request, as PyTorch does.
 void CachingAllocator::collect_garbage() {
@@ -32,14 +44,18 @@ bool CachingAllocator::release_oversize(const Request& request) {
   return release.enough;
 }
 
-void CachingAllocator::release_cached() {
-  ++heap_.counters.num_sync_all_streams;
-  events_.wait_and_take_all([this](Block* block) { free_if_unused(block); });
-  release_pool(heap_.pool(PoolKind::Large));
-  release_pool(heap_.pool(PoolKind::Small));
+void CachingAllocator::release_cached(std::uint64_t private_id) {
+  if (private_id == 0 && !captures()) {
+    ++heap_.counters.num_sync_all_streams;
+    end_deferral(nullptr);
+    events_.wait_and_take_all([this](Block* block) { free_if_unused(block); });
+    release_blocks(heap_.pool(PoolKind::Large));
+    release_blocks(heap_.pool(PoolKind::Small));
+  }
+  release_unused(private_id);
 }
 
-void CachingAllocator::release_pool(const Pool& pool) {
+void CachingAllocator::release_blocks(const Pool& pool) {
   std::vector<Block*> expandable;
   for (Block* block : pool.free_blocks()) {
     if (block->segment != nullptr) {
@@ -52,14 +68,15 @@ void CachingAllocator::release_pool(const Pool& pool) {
 }
 
 bool CachingAllocator::release_free_segment(std::uint64_t address) {
-  for (const PoolKind kind : {PoolKind::Small, PoolKind::Large}) {
-    for (Block* block : heap_.pool(kind).free_blocks()) {
-      if (block->address != address || block->segment != nullptr || block->is_split()) continue;
-      heap_.release_segment(block);
-      return true;
+  Block* found = nullptr;
+  heap_.for_each_pool([&](const Pool& pool) {
+    for (Block* block : pool.free_blocks()) {
+      if (block->address == address && block->segment == nullptr && !block->is_split())
+        found = block;
     }
-  }
-  return false;
+  });
+  if (found != nullptr) heap_.release_segment(found);
+  return found != nullptr;
 }
 
 void CachingAllocator::note_failure(const Request& request) {
@@ -74,6 +91,7 @@ void CachingAllocator::note_failure(const Request& request) {
       .segment_bytes = request.segment_bytes,
       .allocated_bytes = static_cast<std::uint64_t>(heap_.counters.allocated_bytes.all().current()),
       .reserved_bytes = static_cast<std::uint64_t>(heap_.counters.reserved_bytes.all().current()),
+      .private_free_bytes = private_free_bytes(heap_),
       .limit_bytes = limit_bytes_,
       .device = driver_.memory(),
       .process_lines = driver_.process_lines(),

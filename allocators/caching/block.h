@@ -27,6 +27,7 @@ struct Block {
   std::uint32_t event_count = 0;         // events to pass before an owner-less block is free
   bool allocated = false;
   bool mapped = true;               // false: address space without memory behind it
+  bool has_capture_uses = false;    // some of stream_uses came in a capture (private_pools.cc)
   std::vector<Stream> stream_uses;  // other streams that use it, each once
 
   [[nodiscard]] bool is_split() const { return prev != nullptr || next != nullptr; }
@@ -55,6 +56,7 @@ class BlockSlab {
     block->event_count = 0;
     block->allocated = false;
     block->mapped = true;
+    block->has_capture_uses = false;
     block->next = spare_;
     spare_ = block;
   }

@@ -30,21 +30,34 @@ std::uint64_t bytes_of(const caching::Stat& stat) {
        .next = {}});
 }
 
+// What other pools have than the one that the stream's requests go to is as far away as another
+// stream's.
 void fill_cached(MemoryStats& stats, const caching::CachingAllocator& allocator,
                  caching::Stream stream) {
   std::uint64_t other_bytes = 0;
   std::uint64_t largest_bytes = 0;
-  for (const caching::PoolKind kind : {caching::PoolKind::Small, caching::PoolKind::Large}) {
-    for (const caching::Block* block : allocator.heap().pool(kind).free_blocks()) {
-      if (block->home->stream == stream) {
+  const caching::PrivatePool* owner = allocator.routed_owner(stream);
+  allocator.heap().for_each_pool([&](const caching::Pool& pool) {
+    for (const caching::Block* block : pool.free_blocks()) {
+      if (block->home->stream == stream && pool.owner == owner) {
         largest_bytes = std::max(largest_bytes, block->size_bytes);
       } else {
         other_bytes += block->size_bytes;
       }
     }
-  }
+  });
   stats.free_other_streams_bytes = other_bytes;
   stats.free_largest_bytes = largest_bytes;
+}
+
+// The driver's pool has no private ones beside it.
+BackendCapabilities capabilities_with(std::string_view conf) {
+  const bool is_native = conf.find("cudaMallocAsync") == std::string_view::npos;
+  return {.any_thread = true,
+          .stream_ordered = true,
+          .real_memory = true,
+          .honours_memory_limit = true,
+          .private_pools = is_native};
 }
 
 MemoryBlockState state_of(caching::BlockState state) {
@@ -112,6 +125,28 @@ void CachingBackend::trim() {
   }
 }
 
+void CachingBackend::call_pool(const PoolCall& call) {
+  const std::lock_guard lock(mutex_);
+  if (!native_) return;
+  switch (call.action) {
+    case PoolAction::Create:
+      return native_->use_pool(call.pool);
+    case PoolAction::Begin:
+      return native_->begin_pool(call.pool,
+                                 call.flag ? std::nullopt : std::optional(number_of(call.stream)));
+    case PoolAction::End:
+      return native_->end_pool(call.pool);
+    case PoolAction::Release:
+      return native_->release_pool(call.pool);
+    case PoolAction::UseOnOom:
+      return native_->use_pool_on_oom(call.pool, call.flag);
+    case PoolAction::NoSplit:
+      return native_->never_split_pool(call.pool);
+    case PoolAction::Trim:
+      return native_->empty_pool(call.pool);
+  }
+}
+
 MemoryStats CachingBackend::stats(cudaStream_t stream) const {
   MemoryStats stats = totals();
   const std::lock_guard lock(mutex_);
@@ -176,6 +211,11 @@ std::uint64_t CachingBackend::split_release_count() const {
   return native_ ? native_->heap().split_release_count : 0;
 }
 
+std::uint64_t CachingBackend::pool_count_error_count() const {
+  const std::lock_guard lock(mutex_);
+  return native_ ? native_->heap().pool_count_error_count : 0;
+}
+
 std::vector<caching::SegmentInfo> CachingBackend::snapshot() const {
   const std::lock_guard lock(mutex_);
   if (!native_) return {};
@@ -191,6 +231,8 @@ std::vector<MemorySegment> CachingBackend::segments() const {
                                             .is_large = info.kind == caching::PoolKind::Large,
                                             .is_expandable = info.expandable});
     segment.stream = static_cast<std::uint64_t>(info.stream);
+    segment.pool = info.pool;
+    segment.allocated_bytes = info.allocated_bytes;
     for (const caching::BlockInfo& block : info.blocks) {
       segment.blocks.push_back({.address = block.address,
                                 .size_bytes = block.size_bytes,
@@ -205,10 +247,7 @@ BackendEntry caching_entry(const caching::Rules& rules, std::string name) {
           .summary = fmt::format(
               "PyTorch {}'s caching allocator, with PYTORCH_CUDA_ALLOC_CONF as config string",
               rules.name()),
-          .capabilities = {.any_thread = true,
-                           .stream_ordered = true,
-                           .real_memory = true,
-                           .honours_memory_limit = true},
+          .capabilities = capabilities_with({}),
           .release = rules.name(),
           .conf_keys = caching::config_key_names(rules),
           .check_conf =
@@ -218,6 +257,7 @@ BackendEntry caching_entry(const caching::Rules& rules, std::string name) {
             if (config.error) throw UsageError(*config.error);
             return std::make_unique<CachingBackend>(config.settings, options.memory_limit_bytes);
           },
+          .capabilities_with = capabilities_with,
           .unavailable_reason = [] { return std::string(); }};
 }
 

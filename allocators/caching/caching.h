@@ -35,6 +35,8 @@ class CachingBackend final : public Backend {
   void record_stream(void* pointer, cudaStream_t stream) override;
   // empty_cache.
   void trim() override;
+  // Nothing with backend:cudaMallocAsync, which has no private pools.
+  void call_pool(const PoolCall& call) override;
 
   [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override;
   [[nodiscard]] MemoryStats totals() const override;
@@ -52,6 +54,8 @@ class CachingBackend final : public Backend {
   // Times that PyTorch would have given back a piece of a segment (its bug after max_split_size was
   // lowered).
   [[nodiscard]] std::uint64_t split_release_count() const;
+  // Times that PyTorch's count of a private pool's memory would have gone wrong.
+  [[nodiscard]] std::uint64_t pool_count_error_count() const;
 
   // torch.cuda.memory._snapshot()["segments"]; empty with backend:cudaMallocAsync, as PyTorch
   // cannot tell either.

@@ -41,17 +41,20 @@ void append(Flat& flat, const std::string& prefix, const Stat& stat) {
   flat.emplace_back(prefix + ".peak", stat.peak());
 }
 
+void append(Flat& flat, const std::string& name, const StatArray& array) {
+  append(flat, name + ".all", array.all());
+  append(flat, name + ".large_pool", array.of(PoolKind::Large));
+  append(flat, name + ".small_pool", array.of(PoolKind::Small));
+}
+
 }  // namespace
 
 Flat flatten(const Counters& counters) {
   Flat flat;
-  for (const NamedArray& entry : kArrays) {
-    const StatArray& array = counters.*entry.array;
-    const std::string name(entry.name);
-    append(flat, name + ".all", array.all());
-    append(flat, name + ".large_pool", array.of(PoolKind::Large));
-    append(flat, name + ".small_pool", array.of(PoolKind::Small));
-  }
+  for (const NamedArray& entry : kArrays)
+    append(flat, std::string(entry.name), counters.*entry.array);
+  for (const auto& [id, array] : counters.reserved_bytes_by_private_pool)
+    append(flat, "reserved_bytes_by_private_pools.0_" + std::to_string(id), array);
   for (const NamedStat& entry : kStats) append(flat, std::string(entry.name), counters.*entry.stat);
   flat.emplace_back("max_split_size", counters.max_split_size);
   flat.emplace_back("num_alloc_retries", counters.num_alloc_retries);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -110,10 +111,12 @@ struct Counters {
   std::int64_t num_sync_all_streams = 0;
   // Nothing where the release does not count them.
   std::optional<std::int64_t> num_oom_rejections{};
+  // By pool id, also of pools that are gone; empty where the release does not count them.
+  std::map<std::uint64_t, StatArray> reserved_bytes_by_private_pool{};
 };
 
-// name -> value, sorted by name, as memory_stats() shows them: 122 entries, and one more
-// since 2.12.
+// name -> value, sorted by name, as memory_stats() shows them: 122 entries, one more since 2.12,
+// and 12 for each private pool since 2.13.
 [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> flatten(const Counters& counters);
 
 }  // namespace allocmark::caching

@@ -51,10 +51,10 @@ Event PendingEvents::take_event() {
   return event;
 }
 
-// The front entry's block where that was its last event, else null.
-Block* PendingEvents::pop(Queue& queue) {
-  const Entry entry = queue.entries.front();
-  queue.entries.pop_front();
+// The entry's block where that was its last event, else null.
+Block* PendingEvents::take(Queue& queue, std::size_t index) {
+  const Entry entry = queue.entries[index];
+  queue.entries.erase(queue.entries.begin() + static_cast<std::ptrdiff_t>(index));
   spare_.push_back(entry.event);
   --count_;
   return --entry.block->event_count == 0 ? entry.block : nullptr;

@@ -32,9 +32,8 @@ Block* Heap::make_segment(StreamBlocks& home, std::uint64_t size_bytes) {
   block->size_bytes = size_bytes;
   block->home = &home;
   block->order = next_order();
-  reserved_bytes_ += size_bytes;
   counters.segment.increase(home.pool->kind, 1);
-  counters.reserved_bytes.increase(home.pool->kind, signed_bytes(size_bytes));
+  count_reserved(*home.pool, size_bytes);
   if (size_bytes >= settings_.max_split_size_bytes) counters.oversize_segments.increase(1);
   ++counters.num_device_alloc;
   return block;
@@ -47,12 +46,47 @@ void Heap::release_segment(Block* block) {
   ALLOCMARK_ASSERT(!block->is_split());
   driver_.free(block->address);
   ++counters.num_device_free;
-  reserved_bytes_ -= block->size_bytes;
   counters.segment.decrease(kind_of(block), 1);
-  counters.reserved_bytes.decrease(kind_of(block), signed_bytes(block->size_bytes));
+  count_given_back(*block->home->pool, block->size_bytes);
   if (block->size_bytes >= settings_.max_split_size_bytes) counters.oversize_segments.decrease(1);
   erase_free(block);
   slab_.take_back(block);
+}
+
+void Heap::count_reserved(const Pool& pool, std::uint64_t bytes) {
+  reserved_bytes_ += bytes;
+  counters.reserved_bytes.increase(pool.kind, signed_bytes(bytes));
+  if (pool.owner == nullptr) return;
+  pool.owner->reserved_bytes += bytes;
+  if (settings_.rules->counts_private_pools)
+    counters.reserved_bytes_by_private_pool[pool.owner->id].increase(pool.kind,
+                                                                     signed_bytes(bytes));
+}
+
+void Heap::count_given_back(const Pool& pool, std::uint64_t bytes) {
+  reserved_bytes_ -= bytes;
+  counters.reserved_bytes.decrease(pool.kind, signed_bytes(bytes));
+  if (pool.owner == nullptr) return;
+  pool.owner->reserved_bytes -= bytes;
+  if (settings_.rules->counts_private_pools)
+    counters.reserved_bytes_by_private_pool[pool.owner->id].decrease(pool.kind,
+                                                                     signed_bytes(bytes));
+  if (pool.owner->device_count == 0) {
+    ++pool_count_error_count;
+  } else {
+    --pool.owner->device_count;
+  }
+}
+
+PrivatePool& Heap::make_private_pool(std::uint64_t id) {
+  return private_pools.try_emplace(id, id, never_split_ids_.contains(id)).first->second;
+}
+
+void Heap::never_split(std::uint64_t id) {
+  never_split_ids_.insert(id);
+  const auto found = private_pools.find(id);
+  if (found == private_pools.end()) return;
+  found->second.small.never_splits = found->second.large.never_splits = true;
 }
 
 void Heap::insert_free(Block* block) {
@@ -165,14 +199,14 @@ std::vector<Block*> Heap::segment_heads(const std::vector<Block*>& waiting) cons
     if (block->prev == nullptr) heads.push_back(block);
   };
   allocated.for_each(add);
-  for (const Pool* pool : {&small_, &large_}) {
-    for (Block* block : pool->free_blocks()) add(block);
-    for (const auto& entry : pool->streams) {
+  for_each_pool([&](const Pool& pool) {
+    for (Block* block : pool.free_blocks()) add(block);
+    for (const auto& entry : pool.streams) {
       const SortedBlocks& unmapped = entry->unmapped;
       for (auto at = unmapped.begin(); at != unmapped.end(); at = unmapped.next(at))
         add(unmapped.at(at));
     }
-  }
+  });
   for (Block* block : waiting) add(block);
   std::ranges::sort(heads, {}, &Block::address);
   // clang 14 does not compile libstdc++'s std::ranges::unique.
@@ -191,6 +225,7 @@ void Heap::give_back_all(const std::vector<Block*>& waiting) {
   }
   small_ = Pool(PoolKind::Small);
   large_ = Pool(PoolKind::Large);
+  private_pools.clear();
   allocated = PointerMap();
   expandable_segments_.clear();
 }

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "allocators/caching/block.h"
@@ -68,9 +70,32 @@ class Heap {
   }
   [[nodiscard]] std::uint64_t reserved_bytes() const { return reserved_bytes_; }
 
+  // Private pools, by id.
+  std::map<std::uint64_t, PrivatePool> private_pools;
+  [[nodiscard]] PrivatePool& make_private_pool(std::uint64_t id);
+  // From here on a request to that pool gets a whole block, whether it is there already or not.
+  void never_split(std::uint64_t id);
+  // The common pools, then the private ones; small before large.
+  template <typename Action>
+  void for_each_pool(Action action) const {
+    action(small_);
+    action(large_);
+    for (const auto& [id, pool] : private_pools) {
+      action(pool.small);
+      action(pool.large);
+    }
+  }
+  // Notes that the device served a request of that pool.
+  static void count_served(const Pool& pool) {
+    if (pool.owner != nullptr) ++pool.owner->device_count;
+  }
+
   // Times that giving back memory would have torn a segment apart (see release_available in
   // allocator_release.cc).
   std::uint64_t split_release_count = 0;
+  // Times that PyTorch's count of what a private pool has of the device goes wrong: it stops with
+  // an internal error, or forgets a pool that has live blocks (release_unused in private_pools.cc).
+  std::uint64_t pool_count_error_count = 0;
 
   PointerMap allocated;  // the blocks that callers hold
   Counters counters;
@@ -89,6 +114,8 @@ class Heap {
   [[nodiscard]] Block* adopt_segment(const SegmentInfo& segment);
   void carve(Block* block, const SegmentInfo& segment);
   void erase_from_set(Block* block);
+  void count_reserved(const Pool& pool, std::uint64_t bytes);
+  void count_given_back(const Pool& pool, std::uint64_t bytes);
   [[nodiscard]] std::int64_t next_order();
   // Of a block that is cut off `whole`.
   [[nodiscard]] std::int64_t order_of_piece(const Block& whole) {
@@ -100,6 +127,7 @@ class Heap {
   Pool small_{PoolKind::Small};
   Pool large_{PoolKind::Large};
   BlockSlab slab_;
+  std::set<std::uint64_t> never_split_ids_;
   std::vector<std::unique_ptr<ExpandableSegment>> expandable_segments_;
   std::uint64_t reserved_bytes_ = 0;
   TieBreak tie_break_;  // a copy of what settings_ say, which never changes

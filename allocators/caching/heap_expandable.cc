@@ -89,9 +89,7 @@ bool Heap::map_block(Block* block, std::uint64_t size_bytes) {
   merge(block, block->prev);
   merge(block, block->next);
   insert_free(block);
-  const PoolKind kind = block->home->pool->kind;
-  reserved_bytes_ += range.size_bytes;
-  counters.reserved_bytes.increase(kind, static_cast<std::int64_t>(range.size_bytes));
+  count_reserved(*block->home->pool, range.size_bytes);
   ++counters.num_device_alloc;
   return true;
 }
@@ -125,9 +123,7 @@ void Heap::unmap_expandable(Block* block) {
     merge(block, block->prev);
     merge(block, block->next);
     insert_unmapped(block);
-    reserved_bytes_ -= range.size_bytes;
-    counters.reserved_bytes.decrease(block->home->pool->kind,
-                                     static_cast<std::int64_t>(range.size_bytes));
+    count_given_back(*block->home->pool, range.size_bytes);
     ++counters.num_device_free;
   }
   if (!block->mapped && !block->is_split()) destroy_expandable_segment(block);

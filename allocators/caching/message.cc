@@ -58,14 +58,21 @@ std::string out_of_memory_message(const OutOfMemory& failure) {
   }
   const std::string allowed =
       failure.limit_bytes ? format_size(*failure.limit_bytes) + " allowed; " : "";
+  // PyTorch counts what private pools have cached as allocated.
+  const std::uint64_t allocated_bytes = failure.allocated_bytes + failure.private_free_bytes;
+  const std::string in_pools =
+      failure.private_free_bytes > 0
+          ? fmt::format("with {} allocated in private pools (e.g., CUDA Graphs), ",
+                        format_size(failure.private_free_bytes))
+          : "";
   return fmt::format(
       "CUDA out of memory. Tried to allocate {}. GPU 0 has a total capacity of {} of which {} is "
-      "free. {}{}Of the allocated memory {} is allocated by PyTorch, and {} is reserved by PyTorch "
-      "but unallocated.{}",
+      "free. {}{}Of the allocated memory {} is allocated by PyTorch, {}and {} is reserved by "
+      "PyTorch but unallocated.{}",
       format_size(failure.segment_bytes), format_size(failure.device.total_bytes),
       format_size(failure.device.free_bytes), failure.process_lines, allowed,
-      format_size(failure.allocated_bytes),
-      format_size(failure.reserved_bytes - failure.allocated_bytes), advice(failure));
+      format_size(allocated_bytes), in_pools, format_size(failure.reserved_bytes - allocated_bytes),
+      advice(failure));
 }
 
 std::string out_of_memory_message(const AsyncOutOfMemory& failure) {

@@ -51,6 +51,8 @@ Position choose_free_block(const Request& request, const Settings& settings) {
 }
 
 bool should_split(const Block& block, std::uint64_t size_bytes, const Settings& settings) {
+  if (block.home->pool->never_splits) [[unlikely]]
+    return false;
   const std::uint64_t rest_bytes = block.size_bytes - size_bytes;
   const bool splits_off_any = block.home->pool->is_small() || settings.expandable_segments;
   const std::uint64_t rest_bytes_min = splits_off_any ? kBlockSizeMin : kSmallSizeMax + 1;

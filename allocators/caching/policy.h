@@ -16,6 +16,7 @@ struct Request {
   std::uint64_t size_bytes = 0;       // rounded
   std::uint64_t segment_bytes = 0;    // what is asked of the device, where the cache has nothing
   StreamBlocks* home = nullptr;       // pool and stream
+  bool whole = false;                 // the block that was found is not split
 };
 
 // Where the best fitting one of the free blocks of the request's stream stands, end() where there

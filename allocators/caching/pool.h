@@ -1,4 +1,5 @@
-// The two pools of the caching allocator and, in each, the free blocks of every stream.
+// The pools of the caching allocator, small and large, and, in each, the free blocks of every
+// stream; and private pools, which have two such pools each.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 namespace allocmark::caching {
 
 struct Pool;
+struct PrivatePool;
 
 // What one stream has in one pool. Lives as long as the allocator.
 struct StreamBlocks {
@@ -25,6 +27,8 @@ struct Pool {
   explicit Pool(PoolKind pool_kind) : kind(pool_kind) {}
 
   PoolKind kind;
+  bool never_splits = false;     // a request gets a whole block
+  PrivatePool* owner = nullptr;  // null: one of the common pools
   std::int64_t probe_count = 0;  // searches so far; the clock that garbage collection ages by
   std::vector<std::unique_ptr<StreamBlocks>> streams;  // by stream handle
 
@@ -59,6 +63,27 @@ struct Pool {
 
  private:
   StreamBlocks* recent_ = nullptr;
+};
+
+// Memory that only requests routed to it get: torch.cuda.MemPool, and the pools of CUDA graphs.
+struct PrivatePool {
+  PrivatePool(std::uint64_t pool_id, bool never_splits) : id(pool_id) {
+    small.owner = large.owner = this;
+    small.never_splits = large.never_splits = never_splits;
+  }
+  PrivatePool(const PrivatePool&) = delete;
+  PrivatePool& operator=(const PrivatePool&) = delete;
+
+  [[nodiscard]] Pool& of(PoolKind kind) { return kind == PoolKind::Small ? small : large; }
+
+  std::uint64_t id;
+  int use_count = 1;  // 0: what it has cached can go back to the device
+  // What it has of the device, as PyTorch counts: one for each request that the device served,
+  // less one for each block given back. Of expandable segments that is not the same number.
+  std::int64_t device_count = 0;
+  std::uint64_t reserved_bytes = 0;
+  Pool small{PoolKind::Small};
+  Pool large{PoolKind::Large};
 };
 
 }  // namespace allocmark::caching

@@ -72,6 +72,7 @@ constexpr Rules release_12() {
   rules.minor = 12;
   rules.tie_break = TieBreak::BlockOrder;
   rules.counts_rejections = true;
+  rules.frees_at_pool_end = true;
   return rules;
 }
 
@@ -81,6 +82,8 @@ constexpr Rules release_13() {
   rules.tie_break = TieBreak::SegmentOrder;
   rules.places.folder = "/__w/pytorch/pytorch";
   rules.overflows_pinned = true;
+  rules.pools_capture = false;
+  rules.counts_private_pools = true;
   return rules;
 }
 

@@ -65,6 +65,14 @@ struct Rules {
   // The cache of pinned host memory hands out blocks that are smaller than the request, where it
   // keeps sizes that it does not round (PR 192722).
   bool overflows_pinned = false;
+  // While requests are routed to a private pool, everything waits as in a graph's capture: frees of
+  // blocks that other streams use, and giving the cache back (PyTorch's issue 175015).
+  bool pools_capture = true;
+  // With graph_capture_record_stream_reuse a pool's blocks are freed when no more requests are
+  // routed to it, else at the next request that is not in a capture.
+  bool frees_at_pool_end = false;
+  // What each private pool has reserved.
+  bool counts_private_pools = false;
 
   [[nodiscard]] std::string name() const { return "2." + std::to_string(minor); }
   // Of the registry, as in "caching@2.13".

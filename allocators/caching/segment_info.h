@@ -36,6 +36,7 @@ struct SegmentInfo {
   Stream stream = 0;
   PoolKind kind = PoolKind::Small;
   bool expandable = false;
+  std::uint64_t pool = 0;           // the private pool that has it; 0: none
   std::vector<BlockInfo> blocks{};  // tile the segment, by address
 };
 

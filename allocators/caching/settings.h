@@ -44,9 +44,9 @@ struct Settings {
   bool throw_on_cudamalloc_oom = false;
   std::optional<SegmentReserve> expandable_segments_reserve{};  // nothing: 9/8 of the device
 
-  // Accepted for completeness; they concern graph capture and pinned host memory, which no workload
-  // uses.
+  // Where the release says so, frees what waited for a private pool's end at that end.
   bool graph_capture_record_stream_reuse = false;
+  // Accepted for completeness; they concern pinned host memory, which no workload uses.
   bool pinned_use_background_threads = false;
   bool pinned_use_cuda_host_register = false;
   std::uint64_t pinned_num_register_threads = 1;

@@ -20,10 +20,12 @@ void append_block(SegmentInfo& segment, const Block& block) {
 }
 
 SegmentInfo begin_segment(const Block& first) {
+  const PrivatePool* owner = first.home->pool->owner;
   return {.address = first.address,
           .stream = first.home->stream,
           .kind = first.home->pool->kind,
-          .expandable = first.segment != nullptr};
+          .expandable = first.segment != nullptr,
+          .pool = owner == nullptr ? 0 : owner->id};
 }
 
 }  // namespace

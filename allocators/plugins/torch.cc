@@ -20,6 +20,9 @@
 namespace allocmark {
 namespace {
 
+static_assert(static_cast<int>(PoolAction::Begin) == kAllocmarkPluginPoolBegin);
+static_assert(static_cast<int>(PoolAction::Trim) == kAllocmarkPluginPoolTrim);
+
 constexpr const char* kConfVariable = "PYTORCH_CUDA_ALLOC_CONF";
 
 // Empty where no such release is fetched.
@@ -180,6 +183,12 @@ void TorchBackend::record_stream(void* pointer, cudaStream_t stream) {
   require_ok(plugin_->record_stream(pointer, stream), "record_stream");
 }
 
+void TorchBackend::call_pool(const PoolCall& call) {
+  require_ok(
+      plugin_->pool(static_cast<int>(call.action), call.pool, call.stream, call.flag ? 1 : 0),
+      "a call of a private pool");
+}
+
 void TorchBackend::trim() { require_ok(plugin_->trim(), "trim"); }
 
 std::vector<MemorySegment> TorchBackend::segments() const {
@@ -189,7 +198,9 @@ std::vector<MemorySegment> TorchBackend::segments() const {
     segments.push_back({.address = segment.address,
                         .size_bytes = segment.size_bytes,
                         .is_large = segment.is_large != 0,
-                        .is_expandable = segment.is_expandable != 0});
+                        .is_expandable = segment.is_expandable != 0,
+                        .pool = segment.pool,
+                        .allocated_bytes = segment.allocated_bytes});
   }
   return segments;
 }

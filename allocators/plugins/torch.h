@@ -29,6 +29,8 @@ class TorchBackend final : public Backend {
   void deallocate(void* pointer, std::uint64_t size_bytes, cudaStream_t stream) override;
   void record_stream(void* pointer, cudaStream_t stream) override;
   void trim() override;
+  // Throws EnvironmentError with c10's text where c10 stops with an error.
+  void call_pool(const PoolCall& call) override;
   [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override;
   [[nodiscard]] MemoryStats totals() const override;
   [[nodiscard]] std::vector<NamedCounter> counters() const override;

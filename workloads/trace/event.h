@@ -13,11 +13,21 @@ enum class EventKind : std::uint8_t {
   Kernel,  // a kernel of duration_ns() starts on stream; the host goes on
   Busy,    // a kernel that does not end by itself starts on stream; the next Sync ends it
   Sync,    // every Busy kernel ends, then the host waits for the whole device
-  Trim,    // the allocator is asked to give cached memory back (empty_cache)
+  Trim,    // the allocator is asked to give cached memory back (empty_cache); with an id what the
+           // private pool of that id has cached, where nobody uses it any more
   Mark,    // a step boundary, news of a request or a meeting of ranks (request_marks.h), no effect
            // on an allocator; id is an index into the trace's labels
   Host,    // the program itself works on the host for duration_ns() before its next event; the
            // launches of its kernels are in that time
+
+  // Private pools (torch.cuda.MemPool, the pools of CUDA graphs); id names the pool.
+  PoolCreate,  // the pool is made, or used once more
+  PoolBegin,   // used once more; from here on requests on stream go to it, or those on every stream
+               // (all_streams()), before those of pools begun earlier
+  PoolEnd,     // no more
+  PoolRelease,  // used once less; what an unused pool has cached can go back to the device
+  PoolOnOom,    // is_on(): from here on its cached blocks serve requests that find no other memory
+  PoolNoSplit,  // from here on a request to it gets a whole segment
 };
 
 // What a block holds; Unknown where the trace does not say (recorded traces). Failed:
@@ -35,18 +45,23 @@ enum class TensorKind : std::uint8_t {
 };
 
 struct Event {
-  std::uint64_t id =
-      0;  // Alloc, Free, Record: block, unique in the trace. Mark: label index. Else 0
+  std::uint64_t id = 0;  // Alloc, Free, Record: block, unique in the trace. Mark: label index.
+                         // Pool...: pool, from 1 on; Trim: likewise, or 0. Else 0
   std::uint64_t size_bytes = 0;  // Alloc: requested bytes, may be 0. Kernel, Host: duration in ns.
-                                 // Mark of a request: time in ns; of a meeting: bytes. Else 0
-  std::uint32_t stream =
-      0;  // dense stream index, 0 = default stream; Alloc, Record, Kernel, Busy; Mark of a meeting
+                                 // Mark of a request: time in ns; of a meeting: bytes. PoolBegin:
+                                 // 1 for every stream. PoolOnOom: 1 for on. Else 0
+  std::uint32_t stream = 0;  // dense stream index, 0 = default stream; Alloc, Record, Kernel, Busy;
+                             // Mark of a meeting; PoolBegin of one stream
   EventKind kind = EventKind::Mark;
   TensorKind tensor = TensorKind::Unknown;
 
   [[nodiscard]] std::uint64_t duration_ns() const { return size_bytes; }
+  [[nodiscard]] bool all_streams() const { return size_bytes != 0; }
+  [[nodiscard]] bool is_on() const { return size_bytes != 0; }
   friend bool operator==(const Event&, const Event&) = default;
 };
 static_assert(sizeof(Event) == 24);
+
+[[nodiscard]] constexpr bool is_of_pool(EventKind kind) { return kind >= EventKind::PoolCreate; }
 
 }  // namespace allocmark

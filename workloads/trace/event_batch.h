@@ -50,6 +50,8 @@ class EventBatch {
   }
   void sync() { events_.push_back({.kind = EventKind::Sync}); }
   void trim() { events_.push_back({.kind = EventKind::Trim}); }
+  // A step of a private pool as it stands elsewhere, with its flag and stream.
+  void pool(const Event& event) { events_.push_back(event); }
   // "step" and 7 make "step7"; the label of `number` is that of number + kNumberedMarkCount.
   void mark(std::string_view stem, std::uint64_t number) {
     mark(std::string(stem) + std::to_string(number % kNumberedMarkCount));

@@ -21,6 +21,7 @@ namespace {
 class Counter {
  public:
   void add(const Event& event, std::string_view label);
+  void check_end() const;
   [[nodiscard]] TraceSummary finish(const EventSource& source);
 
  private:
@@ -52,6 +53,13 @@ void Counter::add(const Event& event, std::string_view label) {
   hash_.add(event, label);
   ++summary_.kind_counts[static_cast<std::size_t>(event.kind)];
   ++summary_.event_count;
+}
+
+void Counter::check_end() const {
+  std::optional<ErrorText> broken = rules_.check_end();
+  if (!broken) return;
+  broken->where = "the end of the trace";
+  throw UsageError(std::move(*broken));
 }
 
 // Nobody had it: it is in no sum, no peak and no histogram.
@@ -153,7 +161,10 @@ TraceSummary summarize(EventSource& source) {
   Counter counter;
   while (true) {
     const std::span<const Event> batch = source.next();
-    if (batch.empty()) return counter.finish(source);
+    if (batch.empty()) {
+      counter.check_end();
+      return counter.finish(source);
+    }
     for (const Event& event : batch) {
       const bool is_mark = event.kind == EventKind::Mark;
       counter.add(event,

@@ -325,6 +325,7 @@ std::span<const Event> FileSource::next() {
 
 // A file that was cut exactly at a line's end shows only in what its head promised.
 void FileSource::check_end() const {
+  if (std::optional<ErrorText> broken = rules_.check_end()) fail(std::move(*broken));
   if (promised_event_count_ && *promised_event_count_ != event_count_) {
     fail({.what = "the head promises another number of events",
           .where = "",

@@ -104,9 +104,15 @@ constexpr std::array<Columns, kEventKindCount> kColumns = {{
     {false, true, true},    // kernel
     {false, false, true},   // busy
     {false, false, false},  // sync
-    {false, false, true},   // empty_cache: of the process that has the stream
+    {true, false, true},    // empty_cache: of a pool; of the process that has the stream
     {false, false, false},  // mark of a step
     {false, true, false},   // host
+    {true, false, false},   // pool_create
+    {true, true, true},     // pool_begin: 1 for every stream
+    {true, false, false},   // pool_end
+    {true, false, false},   // pool_release
+    {true, true, false},    // pool_on_oom: 1 for on
+    {true, false, false},   // pool_no_split
 }};
 
 std::optional<EventKind> kind_of(std::string_view op) {

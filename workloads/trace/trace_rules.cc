@@ -73,8 +73,16 @@ std::optional<ErrorText> TraceRules::check(const Event& event, std::uint64_t pla
     case EventKind::Busy:
     case EventKind::Host:
       return check_duration(event);
-    case EventKind::Sync:
     case EventKind::Trim:
+      return event.id == 0 ? std::nullopt : pools_.check(event, place);
+    case EventKind::PoolCreate:
+    case EventKind::PoolBegin:
+    case EventKind::PoolEnd:
+    case EventKind::PoolRelease:
+    case EventKind::PoolOnOom:
+    case EventKind::PoolNoSplit:
+      return pools_.check(event, place);
+    case EventKind::Sync:
     case EventKind::Mark:
       return std::nullopt;
   }
@@ -154,6 +162,7 @@ void TraceRules::clear() {
   live_.clear();
   live_bytes_ = 0;
   seen_.clear();
+  pools_.clear();
 }
 
 }  // namespace allocmark

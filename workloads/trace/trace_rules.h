@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "workloads/trace/event.h"
 #include "workloads/trace/live_blocks.h"
+#include "workloads/trace/pool_rules.h"
 
 namespace allocmark {
 
@@ -35,6 +36,8 @@ class TraceRules {
   // messages about an id name the place where it was allocated. ErrorText::where stays empty: the
   // caller knows the file.
   [[nodiscard]] std::optional<ErrorText> check(const Event& event, std::uint64_t place);
+  // What only the end of the trace shows; likewise.
+  [[nodiscard]] std::optional<ErrorText> check_end() const { return pools_.check_end(); }
   void clear();
   [[nodiscard]] const LiveBlocks& live() const { return live_; }
   // Without requests that failed: nobody had them.
@@ -48,6 +51,7 @@ class TraceRules {
   LiveBlocks live_;
   std::uint64_t live_bytes_ = 0;
   SeenIds seen_;
+  PoolRules pools_;
 };
 
 }  // namespace allocmark

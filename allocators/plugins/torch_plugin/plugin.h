@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define ALLOCMARK_TORCH_PLUGIN_VERSION 4
+#define ALLOCMARK_TORCH_PLUGIN_VERSION 5
 
 // Every plugin holds this text, then its PyTorch's version, "; libc10_cuda " and the build id of
 // the library that it was built against, "; interface " and ALLOCMARK_TORCH_PLUGIN_VERSION.
@@ -25,8 +25,22 @@ enum AllocmarkPluginStatus {
 // One segment of PyTorch's snapshot.
 typedef struct AllocmarkPluginSegment {
   uint64_t address, size_bytes;
+  uint64_t pool;             // the private pool that has it; 0: none
+  uint64_t allocated_bytes;  // held by callers
   int is_large, is_expandable;
 } AllocmarkPluginSegment;
+
+// c10's functions of private pools; `flag` and `stream` as PoolCall has them
+// (allocators/backend/backend.h), whose actions these are, in their order.
+enum AllocmarkPluginPoolAction {
+  kAllocmarkPluginPoolCreate = 0,
+  kAllocmarkPluginPoolBegin = 1,
+  kAllocmarkPluginPoolEnd = 2,
+  kAllocmarkPluginPoolRelease = 3,
+  kAllocmarkPluginPoolUseOnOom = 4,
+  kAllocmarkPluginPoolNoSplit = 5,
+  kAllocmarkPluginPoolTrim = 6,
+};
 
 // Of all pools together.
 typedef struct AllocmarkPluginTotals {
@@ -53,6 +67,8 @@ typedef struct AllocmarkTorchPlugin {
   int (*deallocate)(void* pointer);
   int (*record_stream)(void* pointer, void* stream);
   int (*trim)(void);
+  // One AllocmarkPluginPoolAction on the pool of that id, which is {0, id} in c10.
+  int (*pool)(int action, uint64_t id, void* stream, int flag);
 
   // Counter number `index` (from 0) by PyTorch's memory_stats() name; 0 after the last one.
   int (*counter)(size_t index, const char** name, int64_t* value);

@@ -1,6 +1,7 @@
 // PyTorch's own CUDA caching allocator behind our plugin interface: headers of c10 and two
 // libraries, no Python and no libtorch. Everything c10 throws becomes a status and a text.
 #include "allocators/plugins/torch_plugin/plugin.h"
+#include "allocators/plugins/torch_plugin/private_pools.h"
 
 #include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDAAllocatorConfig.h>
@@ -179,6 +180,7 @@ std::vector<void*> live_blocks() {
 
 void close_allocator() {
   (void)guarded([] {
+    if (is_native()) allocmark_torch::end_pools();
     for (void* const pointer : live_blocks()) {
       allocator::raw_delete(pointer);
     }
@@ -221,6 +223,10 @@ int record_stream(void* pointer, void* stream) {
 
 int trim() {
   return guarded([] { allocator::emptyCache(); });
+}
+
+int pool(int action, std::uint64_t id, void* stream, int flag) {
+  return guarded([&] { allocmark_torch::call_pool(action, id, stream, flag != 0); });
 }
 
 using Counters = std::vector<std::pair<std::string, std::int64_t>>;
@@ -268,6 +274,9 @@ Counters read_counters() {
   counters.emplace_back("num_device_free", stats.num_device_free);
   counters.emplace_back("num_ooms", stats.num_ooms);
   add_rejections(counters, stats);
+  allocmark_torch::for_each_reserved(stats, [&](std::uint64_t number, const auto& array) {
+    add_array(counters, "reserved_bytes_by_private_pools.0_" + std::to_string(number), array);
+  });
   counters.emplace_back("num_sync_all_streams", stats.num_sync_all_streams);
   std::sort(counters.begin(), counters.end());
   return counters;
@@ -310,6 +319,8 @@ Segments read_segments() {
   for (const auto& segment : allocator::snapshot().segments) {
     segments.push_back({.address = segment.address,
                         .size_bytes = segment.total_size,
+                        .pool = allocmark_torch::number_of(segment.owner_private_pool_id),
+                        .allocated_bytes = segment.allocated_size,
                         .is_large = segment.is_large ? 1 : 0,
                         .is_expandable = segment.is_expandable ? 1 : 0});
   }
@@ -371,6 +382,7 @@ constexpr AllocmarkTorchPlugin kPlugin = {
     .deallocate = deallocate,
     .record_stream = record_stream,
     .trim = trim,
+    .pool = pool,
     .counter = counter,
     .totals = totals,
     .segment = segment,

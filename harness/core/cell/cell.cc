@@ -88,6 +88,14 @@ void CellRun::prepare_trace() {
   if (job.failed_count > 0) {
     result_.counters.emplace_back(kRecordedOomCounter, static_cast<std::int64_t>(job.failed_count));
   }
+  if (facts.pool_event_count > 0 &&
+      !entry_->capabilities_for(spec_.key.conf_text()).private_pools) {
+    result_.status = CellStatus::Skipped;
+    result_.reason = "the trace allocates to private pools, which " + spec_.key.allocator +
+                     " has not; caching and torch have them";
+    over_ = true;
+    return;
+  }
   if (trace_->jobs().empty() || !has_device_) return;
   result_.reason = processes_refusal(spec_.key.allocator, spec_.key.conf_text());
   if (result_.reason.empty()) return;

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "base/bytes.h"
@@ -11,6 +14,34 @@
 #include "results/derived.h"
 
 namespace allocmark {
+namespace {
+
+// What each private pool still has: reserved, held by the program, and stranded, which is neither
+// in use nor anyone else's to use.
+void fill_private_pools(CellResult& result, const Backend& backend) {
+  struct Bytes {
+    std::uint64_t reserved = 0;
+    std::uint64_t live = 0;
+  };
+  std::map<std::uint64_t, Bytes> pools;
+  for (const MemorySegment& segment : backend.segments()) {
+    if (segment.pool == 0) continue;
+    pools[segment.pool].reserved += segment.size_bytes;
+    pools[segment.pool].live += segment.allocated_bytes.value_or(0);
+  }
+  for (const auto& [id, bytes] : pools) {
+    const std::string name = "private_pool" + std::to_string(id) + ".";
+    const auto add = [&](const char* what, std::uint64_t value) {
+      result.counters.emplace_back(name + what, static_cast<std::int64_t>(value));
+    };
+    add("reserved_bytes", bytes.reserved);
+    add("live_bytes", bytes.live);
+    add("stranded_bytes", bytes.reserved - bytes.live);
+  }
+}
+
+}  // namespace
+
 std::string hash_text(std::uint64_t value) {
   char text[17];
   std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
@@ -104,6 +135,7 @@ void fill_stats(CellResult& result, const Backend& backend) {
   for (NamedCounter& counter : backend.counters()) {
     result.counters.emplace_back(std::move(counter.name), counter.value);
   }
+  fill_private_pools(result, backend);
 }
 
 bool narrow_enough(CellResult& result, const WidthRule& rule, double clock_step_ns) {

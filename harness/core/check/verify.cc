@@ -232,7 +232,7 @@ void Verifier::run_other(const Event& event, const ReplayStep& step) {
           [&] { setup_.replay.backend->record_stream(blocks_[step.slot].pointer, stream); });
       return;
     case EventKind::Trim:
-      calls_.make([&] { trim_backend(setup_.replay, step.stream); });
+      calls_.make([&] { trim_backend(setup_.replay, step); });
       return;
     case EventKind::Kernel:
       return launch(step.stream, event.duration_ns());
@@ -253,6 +253,15 @@ void Verifier::run_other(const Event& event, const ReplayStep& step) {
     case EventKind::Mark:
       if (setup_.timeline != nullptr) setup_.timeline->add_mark(report_.counts.event_count);
       if (step.mark_class() == MarkClass::Step && collects()) note_growth();
+      return;
+    case EventKind::PoolCreate:
+    case EventKind::PoolBegin:
+    case EventKind::PoolEnd:
+    case EventKind::PoolRelease:
+    case EventKind::PoolOnOom:
+    case EventKind::PoolNoSplit:
+      calls_.make(
+          [&] { setup_.replay.backend->call_pool(pool_call_of(step, setup_.replay.streams)); });
       return;
     case EventKind::Alloc:
     case EventKind::Free:

@@ -120,6 +120,12 @@ void ProcessBackends::record_stream(void* pointer, cudaStream_t stream) {
   processes_[owner_of(stream)].backend->record_stream(pointer, stream);
 }
 
+void ProcessBackends::call_pool(const PoolCall& call) {
+  PoolCall own = call;
+  own.pool = call.pool / processes_.size();
+  processes_[call.pool % processes_.size()].backend->call_pool(own);
+}
+
 void ProcessBackends::trim() {
   for (Process& process : processes_) process.backend->trim();
 }
@@ -180,9 +186,11 @@ std::vector<NamedCounter> ProcessBackends::counters() const {
 
 std::vector<MemorySegment> ProcessBackends::segments() const {
   std::vector<MemorySegment> segments;
-  for (const Process& process : processes_) {
-    std::vector<MemorySegment> some = process.backend->segments();
-    std::ranges::move(some, std::back_inserter(segments));
+  for (std::size_t i = 0; i < processes_.size(); ++i) {
+    for (MemorySegment& segment : processes_[i].backend->segments()) {
+      if (segment.pool != 0) segment.pool = segment.pool * processes_.size() + i;
+      segments.push_back(std::move(segment));
+    }
   }
   std::ranges::sort(segments, {}, &MemorySegment::address);
   return segments;

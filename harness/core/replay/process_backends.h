@@ -45,6 +45,8 @@ class ProcessBackends final : public Backend {
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override;
   void deallocate(void* pointer, std::uint64_t size_bytes, cudaStream_t stream) override;
   void record_stream(void* pointer, cudaStream_t stream) override;
+  // Of process number pool % process_count(), as composition.cc numbers pools.
+  void call_pool(const PoolCall& call) override;
   // Of all processes.
   void trim() override;
   // Of the process that has the stream.

@@ -80,6 +80,31 @@ StreamSet::~StreamSet() {
   }
 }
 
+PoolCall pool_call_of(const ReplayStep& step, std::span<const cudaStream_t> streams) {
+  const auto action_of = [](EventKind kind) {
+    switch (kind) {
+      case EventKind::PoolCreate:
+        return PoolAction::Create;
+      case EventKind::PoolBegin:
+        return PoolAction::Begin;
+      case EventKind::PoolEnd:
+        return PoolAction::End;
+      case EventKind::PoolRelease:
+        return PoolAction::Release;
+      case EventKind::PoolOnOom:
+        return PoolAction::UseOnOom;
+      case EventKind::PoolNoSplit:
+        return PoolAction::NoSplit;
+      default:
+        return PoolAction::Trim;
+    }
+  };
+  return {.action = action_of(step.kind),
+          .pool = step.slot,
+          .stream = streams[step.stream],
+          .flag = step.size_bytes != 0};
+}
+
 void Replayer::reserve_slots(std::uint32_t slot_count) {
   if (blocks_.size() < slot_count) blocks_.resize(slot_count);
 }
@@ -196,6 +221,14 @@ inline void Replayer::deallocate(const ReplayStep& step) {
 }
 
 template <bool kTimed>
+void Replayer::call_pool(const ReplayStep& step) {
+  CallTimer<kTimed> timer(setup_);
+  setup_.backend->call_pool(pool_call_of(step, setup_.streams));
+  timer.stop();
+  if constexpr (kTimed) setup_.recorder->add_other(timer.host_ticks(), timer.driver_ns());
+}
+
+template <bool kTimed>
 void Replayer::run_other(const ReplayStep& step) {
   switch (step.kind) {
     case EventKind::Record: {
@@ -212,7 +245,7 @@ void Replayer::run_other(const ReplayStep& step) {
     }
     case EventKind::Trim: {
       CallTimer<kTimed> timer(setup_);
-      trim_backend(setup_, step.stream);
+      trim_backend(setup_, step);
       timer.stop();
       if constexpr (kTimed) setup_.recorder->add_other(timer.host_ticks(), timer.driver_ns());
       return;
@@ -240,6 +273,13 @@ void Replayer::run_other(const ReplayStep& step) {
         follow_requests(step);
       }
       return;
+    case EventKind::PoolCreate:
+    case EventKind::PoolBegin:
+    case EventKind::PoolEnd:
+    case EventKind::PoolRelease:
+    case EventKind::PoolOnOom:
+    case EventKind::PoolNoSplit:
+      return call_pool<kTimed>(step);
     case EventKind::Alloc:
     case EventKind::Free:
       return;

@@ -78,9 +78,13 @@ struct ReplaySetup {
   std::uint64_t assumed_kernel_ns = 0;
 };
 
-// Runs a Trim on that stream.
-inline void trim_backend(const ReplaySetup& setup, std::uint32_t stream) {
-  if (setup.processes != nullptr) return setup.processes->trim(stream);
+// The call that a step of a private pool stands for, or a Trim of one.
+[[nodiscard]] PoolCall pool_call_of(const ReplayStep& step, std::span<const cudaStream_t> streams);
+
+// Runs a Trim.
+inline void trim_backend(const ReplaySetup& setup, const ReplayStep& step) {
+  if (step.slot != 0) return setup.backend->call_pool(pool_call_of(step, setup.streams));
+  if (setup.processes != nullptr) return setup.processes->trim(step.stream);
   setup.backend->trim();
 }
 
@@ -110,6 +114,8 @@ class Replayer {
   void ask_again(const ReplayStep& step);
   template <bool kTimed>
   void deallocate(const ReplayStep& step);
+  template <bool kTimed>
+  void call_pool(const ReplayStep& step);
   template <bool kTimed>
   void run_other(const ReplayStep& step);
   void follow_requests(const ReplayStep& step);

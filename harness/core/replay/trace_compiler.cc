@@ -108,8 +108,16 @@ void TraceCompiler::compile(std::span<const Event> events, std::vector<ReplaySte
       case EventKind::Host:
         facts_.host_ns_total += event.duration_ns();
         break;
-      case EventKind::Sync:
       case EventKind::Trim:
+      case EventKind::PoolCreate:
+      case EventKind::PoolBegin:
+      case EventKind::PoolEnd:
+      case EventKind::PoolRelease:
+      case EventKind::PoolOnOom:
+      case EventKind::PoolNoSplit:
+        step.slot = compile_pool(event);
+        break;
+      case EventKind::Sync:
         break;
     }
     ++facts_.event_count;
@@ -159,6 +167,14 @@ ReplayStep TraceCompiler::compile_free(const Event& event) {
                     .stream = block.stream,
                     .kind = EventKind::Free,
                     .size_class = block.size_class};
+}
+
+std::uint32_t TraceCompiler::compile_pool(const Event& event) {
+  facts_.pool_event_count += is_of_pool(event.kind) ? 1 : 0;
+  if (event.id >= kTracePoolIdEnd) {
+    refuse(facts_.event_count, "names pool " + std::to_string(event.id), "count pools up from 1");
+  }
+  return static_cast<std::uint32_t>(event.id);
 }
 
 ReplayStep TraceCompiler::compile_mark(const Event& event, std::span<const std::string> labels) {

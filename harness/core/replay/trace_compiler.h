@@ -25,8 +25,8 @@ inline constexpr std::uint8_t kFailedBefore = 0x80;
 // One event, ready to run.
 struct ReplayStep {
   std::uint64_t size_bytes = 0;  // as Event::size_bytes; Free: the block's size; Mark: time in ns
-  std::uint32_t slot = 0;        // Alloc, Free, Record; Mark: index of its label
-  std::uint16_t stream = 0;      // as Event::stream; Free: the stream of the block's allocation
+  std::uint32_t slot = 0;    // Alloc, Free, Record; Mark: index of its label; Pool..., Trim: pool
+  std::uint16_t stream = 0;  // as Event::stream; Free: the stream of the block's allocation
   EventKind kind = EventKind::Mark;
   std::uint8_t size_class = 0;  // Alloc, Free: may have kFailedBefore; Mark: its MarkClass
 
@@ -57,6 +57,7 @@ struct TraceFacts {
   // Requests that failed when the trace was recorded, after which the program went on; in none of
   // the counts above but event_count.
   std::uint64_t failed_before_count = 0;
+  std::uint64_t pool_event_count = 0;  // of private pools
 };
 
 // Block id to slot: an open-addressing table whose memory follows the number of live blocks.
@@ -116,6 +117,7 @@ class TraceCompiler {
   };
   ReplayStep compile_alloc(const Event& event);
   ReplayStep compile_free(const Event& event);
+  std::uint32_t compile_pool(const Event& event);
   ReplayStep compile_mark(const Event& event, std::span<const std::string> labels);
   void check_stream(const Event& event);
   [[nodiscard]] std::uint32_t slot_acquire();

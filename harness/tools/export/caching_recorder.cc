@@ -240,6 +240,12 @@ void HistoryRecorder::add(const Event& event) {
           {.name = name, .is_start = true, .device = 0, .time_us = card_.time_us()});
       return;
     }
+    case EventKind::PoolCreate:
+    case EventKind::PoolBegin:
+    case EventKind::PoolEnd:
+    case EventKind::PoolRelease:
+    case EventKind::PoolOnOom:
+    case EventKind::PoolNoSplit:
     case EventKind::Kernel:
     case EventKind::Host:
       return;

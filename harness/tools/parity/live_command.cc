@@ -78,8 +78,9 @@ void print_totals(const LiveTotals& totals) {
   }
   if (totals.known_bugs > 0) {
     fmt::print(
-        "{} programs ended where PyTorch's allocator gives back a piece of a segment, a bug of its "
-        "own after max_split_size_mb was lowered\n",
+        "{} programs ended at a bug of PyTorch's allocator that leaves it broken: it gives back a "
+        "piece of a segment after max_split_size_mb was lowered, or loses count of what a private "
+        "pool has in expandable segments\n",
         totals.known_bugs);
   }
 }

@@ -185,12 +185,18 @@ LiveDifference difference_at(const Program& program, const Line& torch, const Li
   return difference;
 }
 
-// Blocks wait for events on the streams that they are recorded on.
-bool waits_on_several_streams(const Program& program) {
+// Whether several blocks can become free at once, in an order that is PyTorch's own. Blocks wait
+// for events on the streams that they are recorded on; where routing to a pool is a capture, also
+// for its end.
+bool frees_in_any_order(const Program& program) {
+  const bool captures = program.rules->pools_capture &&
+                        std::ranges::any_of(program.steps, [](const caching::ProgramStep& step) {
+                          return is_of_pool(step.kind);
+                        });
   std::optional<std::uint64_t> first;
   for (const caching::ProgramStep& step : program.steps) {
     if (step.kind != caching::StepKind::Record) continue;
-    if (first && *first != step.stream) return true;
+    if (captures || (first && *first != step.stream)) return true;
     first = step.stream;
   }
   return false;
@@ -212,7 +218,7 @@ bool ends_in_silence(const Answers& torch, std::string_view torch_rest, const An
 
 LiveResult compare_live(const Program& program, const LiveOptions& options) {
   const auto [torch, caching] = run_both(program, options);
-  const bool any_order = waits_on_several_streams(program);
+  const bool any_order = frees_in_any_order(program);
   LiveResult result;
   std::string_view torch_text = torch.text;
   std::string_view caching_text = caching.text;

@@ -29,7 +29,8 @@ struct LiveResult {
   std::uint64_t order_dependent_count = 0;
   bool both_failed = false;  // with an error other than out of memory, at the same step
   // Where PyTorch's allocator was about to give back a piece of a segment (a bug of its own after
-  // max_split_size was lowered) the comparison ends.
+  // max_split_size was lowered), or to lose a private pool (expandable segments), the comparison
+  // ends.
   bool ended_at_known_bug = false;
   // Which side was silent from `step_count` on, and why: "torch gave no answer within 600 s".
   // Beyond, nothing was compared.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <type_traits>
 #include <unordered_map>
@@ -40,7 +41,7 @@ struct Subject {
   std::function<std::string(const std::string& conf)> change_settings;
   std::function<void(std::uint64_t limit_bytes)> change_limit;
   std::function<std::string()> last_failure_text;
-  std::function<std::uint64_t()> split_release_count;
+  std::function<std::uint64_t()> known_bug_count;
 };
 
 template <typename Kind>
@@ -51,9 +52,11 @@ Subject subject_of(std::unique_ptr<Kind> backend) {
       .change_settings = [kind](const std::string& conf) { return kind->change_settings(conf); },
       .change_limit = [kind](std::uint64_t bytes) { kind->change_limit(bytes); },
       .last_failure_text = [kind] { return kind->last_failure_text(); },
-      .split_release_count = [] { return std::uint64_t{0}; }};
+      .known_bug_count = [] { return std::uint64_t{0}; }};
   if constexpr (std::is_same_v<Kind, CachingBackend>) {
-    subject.split_release_count = [kind] { return kind->split_release_count(); };
+    subject.known_bug_count = [kind] {
+      return kind->split_release_count() + kind->pool_count_error_count();
+    };
   }
   return subject;
 }
@@ -70,7 +73,7 @@ Subject other_subject(const BackendEntry& entry) {
                   .change_settings = [](const std::string& /*conf*/) { return std::string(); },
                   .change_limit = [](std::uint64_t /*bytes*/) {},
                   .last_failure_text = [] { return std::string(); },
-                  .split_release_count = [] { return std::uint64_t{0}; }};
+                  .known_bug_count = [] { return std::uint64_t{0}; }};
   return subject;
 }
 
@@ -125,6 +128,8 @@ class LiveRun {
     heap_base_ = address_of(probe);
     ALLOCMARK_CUDA_CHECK(cudaFree(probe));
     subject_ = make_subject(backend, program.conf);
+    has_pools_ = std::ranges::any_of(program.steps,
+                                     [](const ProgramStep& step) { return is_of_pool(step.kind); });
     if (family_of(backend) == "caching" &&
         program.conf.find("backend:cudaMallocAsync") != std::string::npos)
       make_stream_pool();
@@ -134,6 +139,7 @@ class LiveRun {
     try {
       for (; index_ < program_.steps.size(); ++index_) {
         step(program_.steps[index_]);
+        note_known_bugs();
         if ((index_ + 1) % kCounterInterval == 0) write_counters();
       }
       write_counters();
@@ -193,23 +199,46 @@ class LiveRun {
       case StepKind::Sync:
         return ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
       case StepKind::EmptyCache:
-        return subject_.backend->trim();
+        return step.id == 0 ? subject_.backend->trim() : call_pool(PoolAction::Trim, step);
       case StepKind::Configure: {
         const std::string refused = subject_.change_settings(step.conf);
         return refused.empty() ? void() : write("c", refused);
       }
       case StepKind::Limit:
         return subject_.change_limit(step.size_bytes);
+      case StepKind::PoolCreate:
+        return call_pool(PoolAction::Create, step);
+      case StepKind::PoolBegin:
+        return call_pool(PoolAction::Begin, step);
+      case StepKind::PoolEnd:
+        return call_pool(PoolAction::End, step);
+      case StepKind::PoolRelease:
+        return call_pool(PoolAction::Release, step);
+      case StepKind::PoolOnOom:
+        return call_pool(PoolAction::UseOnOom, step);
+      case StepKind::PoolNoSplit:
+        return call_pool(PoolAction::NoSplit, step);
     }
+  }
+
+  void note_known_bugs() {
+    const std::uint64_t count = subject_.known_bug_count();
+    if (count == known_bug_count_) return;
+    known_bug_count_ = count;
+    write("b", fmt::format("{}", count));
+  }
+
+  void call_pool(PoolAction action, const ProgramStep& step) {
+    subject_.backend->call_pool({.action = action,
+                                 .pool = step.id,
+                                 .stream = streams_.at(step.stream),
+                                 .flag = step.size_bytes != 0});
   }
 
   void allocate(const ProgramStep& step) {
     const cudaStream_t stream = streams_.at(step.stream);
     const AllocateResult result = subject_.backend->allocate(step.size_bytes, stream);
-    if (const std::uint64_t count = subject_.split_release_count(); count != split_release_count_) {
-      split_release_count_ = count;
-      write("b", fmt::format("{}", count));
-    }
+    note_known_bugs();
     if (result.status == AllocateStatus::OutOfMemory) {
       write("a", "oom");
       write("m", caching::without_device_state(subject_.last_failure_text()));
@@ -235,6 +264,23 @@ class LiveRun {
       fmt::format_to(std::back_inserter(text), "{}={} ", counter.name, counter.value);
     }
     write("s", text);
+    if (has_pools_) write_pools();
+  }
+
+  void write_pools() {
+    struct Bytes {
+      std::uint64_t reserved = 0, live = 0;
+    };
+    std::map<std::uint64_t, Bytes> pools;
+    for (const MemorySegment& segment : subject_.backend->segments()) {
+      Bytes& bytes = pools[segment.pool];
+      bytes.reserved += segment.size_bytes;
+      bytes.live += segment.allocated_bytes.value_or(0);
+    }
+    std::string text;
+    for (const auto& [id, bytes] : pools)
+      fmt::format_to(std::back_inserter(text), "{}={}/{} ", id, bytes.reserved, bytes.live);
+    write("p", text);
   }
 
   void check_launch(int error) const {
@@ -259,7 +305,8 @@ class LiveRun {
   std::uint64_t heap_base_ = 0;
   Subject subject_;
   std::unordered_map<std::uint64_t, Held> blocks_;
-  std::uint64_t split_release_count_ = 0;
+  std::uint64_t known_bug_count_ = 0;
+  bool has_pools_ = false;
   std::uint64_t index_ = 0;
   std::string line_;
 };

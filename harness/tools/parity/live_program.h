@@ -18,7 +18,9 @@ namespace allocmark {
 //   m INDEX TEXT         what PyTorch's OutOfMemoryError says, without the device's part
 //   c INDEX TEXT         a change of configuration was refused with this text
 //   s INDEX NAME=VALUE.. all counters, every `counter_interval` steps, after failures, at the end
-//   b INDEX COUNT        times that the caching backend met PyTorch's bug of releasing split blocks
+//   p INDEX POOL=RESERVED/LIVE..  bytes of each pool, after the counters of a program with pools
+//   b INDEX COUNT        times that the caching backend met a bug of PyTorch that leaves it broken:
+//                        releasing split blocks, or losing count of a private pool's memory
 //   e INDEX TEXT         the backend gave up
 // Throws UsageError for another backend and EnvironmentError where the backend or simcuda is
 // missing.

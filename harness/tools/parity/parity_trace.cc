@@ -26,15 +26,22 @@ ParityOperationKind operation_kind(EventKind kind) {
       return ParityOperationKind::EmptyCache;
     case EventKind::Mark:
       return ParityOperationKind::Mark;
+    case EventKind::PoolCreate:
+    case EventKind::PoolBegin:
+    case EventKind::PoolEnd:
+    case EventKind::PoolRelease:
+    case EventKind::PoolOnOom:
+    case EventKind::PoolNoSplit:
     case EventKind::Kernel:
     case EventKind::Host:
       break;
   }
-  throw UsageError({.what = "the trace has kernels or host time, which goldens know nothing of",
-                    .where = "",
-                    .wanted = "a recorded trace",
-                    .got = "",
-                    .next = ""});
+  throw UsageError(
+      {.what = "the trace has kernels, host time or private pools, which goldens know nothing of",
+       .where = "",
+       .wanted = "a recorded trace",
+       .got = "",
+       .next = ""});
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "harness/tools/parity/pool_steps.h"
 
 namespace allocmark::caching {
 namespace {
@@ -183,9 +184,22 @@ struct NamedKind {
   std::string_view name;
   StepKind kind;
 };
-constexpr NamedKind kNamedKinds[] = {
-    {"alloc", StepKind::Alloc}, {"free", StepKind::Free}, {"record", StepKind::Record},
-    {"busy", StepKind::Busy},   {"sync", StepKind::Sync}, {"empty_cache", StepKind::EmptyCache}};
+constexpr NamedKind kNamedKinds[] = {{"alloc", StepKind::Alloc},
+                                     {"free", StepKind::Free},
+                                     {"record", StepKind::Record},
+                                     {"busy", StepKind::Busy},
+                                     {"sync", StepKind::Sync},
+                                     {"empty_cache", StepKind::EmptyCache},
+                                     {"pool_create", StepKind::PoolCreate},
+                                     {"pool_begin", StepKind::PoolBegin},
+                                     {"pool_end", StepKind::PoolEnd},
+                                     {"pool_release", StepKind::PoolRelease},
+                                     {"pool_on_oom", StepKind::PoolOnOom},
+                                     {"pool_no_split", StepKind::PoolNoSplit}};
+
+std::string_view name_of(StepKind kind) {
+  return std::ranges::find(kNamedKinds, kind, &NamedKind::kind)->name;
+}
 
 }  // namespace
 
@@ -207,7 +221,11 @@ Program make_program(std::uint64_t seed, std::size_t step_count, ProgramVariety 
     program.steps.push_back(
         {.kind = StepKind::Limit, .size_bytes = random.between(60, 400) * kMiB});
   }
+  const bool has_pools = variety == ProgramVariety::AllConfs && seed % 2 == 1 &&
+                         !program.conf.starts_with(kAsyncBackend);
+  PoolSteps pools(seed, rules, streams);
   while (program.steps.size() < step_count) {
+    if (has_pools) pools.add(program.steps);
     const std::uint64_t kind = random.below(1000);
     const std::uint64_t stream = random.below(streams);
     if (kind < 3) {
@@ -224,6 +242,7 @@ Program make_program(std::uint64_t seed, std::size_t step_count, ProgramVariety 
     } else if (kind < 80 && !live.empty()) {
       program.steps.push_back(
           {.kind = StepKind::Record, .id = live[random.below(live.size())], .stream = stream});
+      pools.note_record(program.steps.back().id);
     } else if (live.size() < live_max && (live.empty() || random.below(100) < 55)) {
       program.steps.push_back({.kind = StepKind::Alloc,
                                .id = ++id,
@@ -232,6 +251,10 @@ Program make_program(std::uint64_t seed, std::size_t step_count, ProgramVariety 
       live.push_back(id);
     } else {
       std::swap(live[random.below(live.size())], live.back());
+      if (!pools.may_free(live.back())) {
+        program.steps.push_back({.kind = StepKind::Sync});
+        continue;
+      }
       program.steps.push_back({.kind = StepKind::Free, .id = live.back()});
       live.pop_back();
     }
@@ -252,11 +275,19 @@ std::string to_row(const ProgramStep& step) {
     case StepKind::Sync:
       return "sync,0,0,0\n";
     case StepKind::EmptyCache:
-      return "empty_cache,0,0,0\n";
+      return fmt::format("empty_cache,{},0,0\n", step.id);
     case StepKind::Configure:
       return fmt::format("mark,conf {},0,0\n", with(step.conf, ',', ' '));
     case StepKind::Limit:
       return fmt::format("mark,limit {},0,0\n", step.size_bytes);
+    case StepKind::PoolCreate:
+    case StepKind::PoolBegin:
+    case StepKind::PoolEnd:
+    case StepKind::PoolRelease:
+    case StepKind::PoolOnOom:
+    case StepKind::PoolNoSplit:
+      return fmt::format("{},{},{},{}\n", name_of(step.kind), step.id, step.size_bytes,
+                         step.stream);
   }
   return {};
 }
@@ -288,7 +319,9 @@ Program program_from_trace(std::string_view text) {
     }
     const auto* kind = std::ranges::find(kNamedKinds, row.fields[0], &NamedKind::name);
     if (kind == std::end(kNamedKinds))
-      throw_bad_row(row, "unknown operation", "alloc, free, record, busy, sync, empty_cache, mark");
+      throw_bad_row(row, "unknown operation",
+                    "alloc, free, record, busy, sync, empty_cache, mark, pool_create, pool_begin, "
+                    "pool_end, pool_release, pool_on_oom, pool_no_split");
     program.steps.push_back({.kind = kind->kind,
                              .id = number(row, row.fields[1]),
                              .size_bytes = number(row, row.fields[2]),

@@ -20,13 +20,24 @@ enum class StepKind : std::uint8_t {
   Sync,
   EmptyCache,
   Configure,
-  Limit
+  Limit,
+  // Of private pools, as EventKind has them; `id` is the pool, as it is of EmptyCache where it is
+  // not 0.
+  PoolCreate,
+  PoolBegin,
+  PoolEnd,
+  PoolRelease,
+  PoolOnOom,
+  PoolNoSplit
 };
+
+[[nodiscard]] constexpr bool is_of_pool(StepKind kind) { return kind >= StepKind::PoolCreate; }
 
 struct ProgramStep {
   StepKind kind = StepKind::Sync;
   std::uint64_t id = 0;
-  std::uint64_t size_bytes = 0;  // Limit: bytes, 0 is none
+  std::uint64_t size_bytes = 0;  // Limit: bytes, 0 is none. PoolBegin: 1 for every stream.
+                                 // PoolOnOom: 1 for on
   std::uint64_t stream = 0;
   std::string conf{};  // Configure
 };
@@ -39,7 +50,8 @@ struct Program {
 };
 
 // Confs that the release does not accept are left out of its programs, and others take their place.
-// Confs: what the caching allocator's own algorithm does. AllConfs: every key that PyTorch has.
+// Confs: what the caching allocator's own algorithm does. AllConfs: every key that PyTorch has, and
+// private pools in half of the programs.
 enum class ProgramVariety : std::uint8_t { Confs, AllConfs };
 
 [[nodiscard]] Program make_program(std::uint64_t seed, std::size_t step_count,

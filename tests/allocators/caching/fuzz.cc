@@ -89,6 +89,14 @@ class Pair {
       case StepKind::Limit:
         change_limit(step.size_bytes > 0 ? std::optional(step.size_bytes) : std::nullopt);
         return {};
+      // Private pools are beyond the model.
+      case StepKind::PoolCreate:
+      case StepKind::PoolBegin:
+      case StepKind::PoolEnd:
+      case StepKind::PoolRelease:
+      case StepKind::PoolOnOom:
+      case StepKind::PoolNoSplit:
+        break;
     }
     return "unknown step";
   }

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "tests/catch.h"
 #include "tests/support/trace_files.h"
+#include "workloads/trace/trace_row.h"
 #include "workloads/trace/trace_rules.h"
 
 using namespace allocmark;
@@ -62,6 +63,25 @@ TEST_CASE("a trace with every operation is read as written") {
 
   source->rewind();
   CHECK(read_all(*source) == expected);
+}
+
+TEST_CASE("steps of private pools are read as written") {
+  const std::string text = kHead +
+                           "pool_create,1,0,0\npool_no_split,1,0,0\npool_on_oom,1,1,0\n"
+                           "pool_begin,1,1,0\npool_begin,7,0,3\nalloc,1,512,3\npool_end,1,0,0\n"
+                           "pool_end,7,0,0\npool_release,1,0,0\npool_on_oom,1,0,0\n"
+                           "pool_release,1,0,0\nempty_cache,1,0,0\n";
+  const TemporaryFolder folder;
+  const std::string path = folder.write("pools.csv", text);
+  const std::vector<Event> events = read_all(*open_trace_file(path));
+  REQUIRE(events.size() == 12);
+  CHECK(events[3] == Event{.id = 1, .size_bytes = 1, .kind = EventKind::PoolBegin});
+  CHECK(events[3].all_streams());
+  CHECK(events[4] == Event{.id = 7, .stream = 3, .kind = EventKind::PoolBegin});
+  CHECK(events[11] == Event{.id = 1, .kind = EventKind::Trim});
+  std::string written = kHead;
+  for (const Event& event : events) append_trace_row(event, "", false, &written);
+  CHECK(written == text);
 }
 
 TEST_CASE("tensor kinds are read from the fifth column") {
@@ -123,6 +143,30 @@ TEST_CASE("each broken rule is named with its line") {
       {kHead + block + std::string(5000, 'x') + "\n", ":3", "line too long"},
       {kHead + block + std::string(3'000'000, 'x') + "\n", ":3", "line too long"},
       {"# events: 2\n" + kHead + block, ":3", "another number of events"},
+      {kHead + "pool_create,0,0,0\n", ":2", "bad pool id"},
+      {kHead + "pool_create,4294967296,0,0\n", ":2", "bad pool id"},
+      {kHead + "pool_create,1,1,0\n", ":2", "pool_create does not use column size"},
+      {kHead + "pool_begin,1,2,0\n", ":2", "bad columns of pool_begin"},
+      {kHead + "pool_begin,1,1,3\n", ":2", "bad columns of pool_begin"},
+      {kHead + "pool_end,1,0,0\n", ":2", "pool_end of unknown pool 1"},
+      {kHead + "pool_create,1,0,0\npool_end,1,0,0\n", ":3",
+       "pool_end without pool_begin of pool 1"},
+      {kHead + "pool_begin,1,0,0\npool_begin,1,0,2\n", ":3", "pool_begin of pool 1 twice"},
+      {kHead + "pool_begin,1,0,0\npool_begin,1,0,2\n", ":3", "one begun at 2"},
+      {kHead + "pool_begin,1,0,0\n" + block, ":3", "pool_begin of pool 1 without pool_end"},
+      {kHead + "pool_begin,1,0,0\n" + block, ":3", "a pool begun at 2"},
+      {kHead + "pool_release,1,0,0\n", ":2", "pool_release of unknown pool 1"},
+      {kHead + "pool_begin,1,1,0\npool_release,1,0,0\n", ":3",
+       "pool_release of pool 1, which requests are routed to"},
+      {kHead + "pool_create,1,0,0\npool_release,1,0,0\npool_release,1,0,0\n", ":4",
+       "pool_release of released pool 1"},
+      {kHead + "pool_create,1,0,0\npool_release,1,0,0\npool_begin,1,0,0\n", ":4",
+       "pool_begin of released pool 1"},
+      {kHead + "pool_create,1,0,0\npool_on_oom,1,1,0\npool_release,1,0,0\n", ":4",
+       "which serves when memory is out"},
+      {kHead + "pool_create,1,0,0\npool_on_oom,1,2,0\n", ":3", "bad flag of pool_on_oom"},
+      {kHead + "pool_no_split,3,0,0\n", ":2", "pool_no_split of unknown pool 3"},
+      {kHead + "empty_cache,3,0,0\n", ":2", "empty_cache of unknown pool 3"},
       {"# hash: 123abc\n" + kHead + block, ":3", "the head promises other events"},
   };
   for (const Case& item : cases) {

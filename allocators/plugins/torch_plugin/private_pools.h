@@ -1,0 +1,116 @@
+// c10's functions of private pools, as the plugin's interface has them.
+#pragma once
+
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <map>
+#include <stdexcept>
+
+#include "allocators/plugins/torch_plugin/plugin.h"
+
+namespace allocmark_torch {
+
+namespace allocator = c10::cuda::CUDACachingAllocator;
+
+// Before 2.11 pools cannot refuse to split, and before 2.10 use on OOM cannot be turned off.
+template <typename Allocator>
+void set_no_split(Allocator& one, c10::DeviceIndex device, c10::MempoolId_t id) {
+  if constexpr (requires { one.setNoSplit(device, id); }) {
+    one.setNoSplit(device, id);
+  } else {
+    throw std::runtime_error("setNoSplit is missing in PyTorch " ALLOCMARK_TORCH_VERSION);
+  }
+}
+template <typename Allocator>
+void set_use_on_oom(Allocator& one, c10::DeviceIndex device, c10::MempoolId_t id, bool on) {
+  if constexpr (requires { one.setUseOnOOM(device, id, on); }) {
+    one.setUseOnOOM(device, id, on);
+  } else {
+    throw std::runtime_error("setUseOnOOM is missing in PyTorch " ALLOCMARK_TORCH_VERSION);
+  }
+}
+
+// What close() has to undo.
+struct PoolUse {
+  int count = 0;
+  bool begun = false;
+  bool on_oom = false;
+};
+inline std::map<std::uint64_t, PoolUse> pools;
+
+// c10 may keep a pool that was released, so each open() has ids of its own.
+inline std::uint64_t id_base = 0;
+inline c10::MempoolId_t id_of(std::uint64_t number) { return {0, id_base + number}; }
+// 0 where it is no pool of this open().
+inline std::uint64_t number_of(const c10::MempoolId_t& id) {
+  return id.second > id_base ? id.second - id_base : 0;
+}
+
+inline void begin_pool(c10::DeviceIndex device, c10::MempoolId_t id, cudaStream_t stream,
+                       bool all) {
+  allocator::get()->beginAllocateToPool(
+      device, id, [stream, all](cudaStream_t asked) { return all || asked == stream; });
+}
+
+// One AllocmarkPluginPoolAction. Throws what c10 throws.
+inline void call_pool(int action, std::uint64_t number, void* stream, bool flag) {
+  const c10::DeviceIndex device = c10::cuda::current_device();
+  const c10::MempoolId_t id = id_of(number);
+  PoolUse& use = pools[number];
+  switch (action) {
+    case kAllocmarkPluginPoolCreate:
+      allocator::get()->createOrIncrefPool(device, id);
+      ++use.count;
+      return;
+    case kAllocmarkPluginPoolBegin:
+      begin_pool(device, id, static_cast<cudaStream_t>(stream), flag);
+      ++use.count;
+      use.begun = true;
+      return;
+    case kAllocmarkPluginPoolEnd:
+      allocator::get()->endAllocateToPool(device, id);
+      use.begun = false;
+      return;
+    case kAllocmarkPluginPoolRelease:
+      allocator::get()->releasePool(device, id);
+      --use.count;
+      return;
+    case kAllocmarkPluginPoolUseOnOom:
+      set_use_on_oom(*allocator::get(), device, id, flag);
+      use.on_oom = flag;
+      return;
+    case kAllocmarkPluginPoolNoSplit:
+      set_no_split(*allocator::get(), device, id);
+      return;
+    default:
+      allocator::emptyCache(id);
+  }
+}
+
+// add(pool, array) for what each pool has reserved, which c10 counts since 2.13.
+template <typename Stats, typename Add>
+void for_each_reserved(const Stats& stats, Add add) {
+  if constexpr (requires { stats.reserved_bytes_by_private_pools; }) {
+    for (const auto& [id, array] : stats.reserved_bytes_by_private_pools) {
+      if (number_of(id) != 0) add(number_of(id), array);
+    }
+  }
+}
+
+// c10 keeps pools as long as the process.
+inline void end_pools() {
+  const c10::DeviceIndex device = c10::cuda::current_device();
+  for (const auto& [number, use] : pools) {
+    const c10::MempoolId_t id = id_of(number);
+    if (use.begun) allocator::get()->endAllocateToPool(device, id);
+    if (use.on_oom) set_use_on_oom(*allocator::get(), device, id, false);
+    for (int i = 0; i < use.count; ++i) allocator::get()->releasePool(device, id);
+  }
+  if (!pools.empty()) id_base += pools.rbegin()->first;
+  pools.clear();
+}
+
+}  // namespace allocmark_torch

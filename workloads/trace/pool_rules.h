@@ -1,0 +1,39 @@
+// The rules that a trace's steps of private pools keep: what is begun is ended, what is used is
+// released once, and no pool is named that is not there.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "workloads/trace/event.h"
+
+namespace allocmark {
+
+class PoolRules {
+ public:
+  // The broken rule, or nothing. `place` is the line or event index, and messages name that of an
+  // earlier step with it. Pool... events, and Trim with an id.
+  [[nodiscard]] std::optional<ErrorText> check(const Event& event, std::uint64_t place);
+  // At the end of the trace: whether a pool was begun and not ended.
+  [[nodiscard]] std::optional<ErrorText> check_end() const;
+  void clear() { pools_.clear(); }
+
+ private:
+  struct Pool {
+    std::uint64_t use_count = 0;
+    std::optional<std::uint64_t> released{};  // place where the last use ended
+    std::optional<std::uint64_t> begun{};     // place, while requests are routed to it
+    std::optional<std::uint64_t> on_oom{};
+  };
+
+  [[nodiscard]] std::optional<ErrorText> check_use(const Event& event);
+  [[nodiscard]] std::optional<ErrorText> check_begin(const Event& event, std::uint64_t place);
+  [[nodiscard]] static std::optional<ErrorText> check_release(const Event& event, Pool& pool,
+                                                              std::uint64_t place);
+
+  std::unordered_map<std::uint64_t, Pool> pools_;  // by id, used or not
+};
+
+}  // namespace allocmark
