@@ -41,6 +41,8 @@ Outcome Device::deallocate(std::uint64_t address, std::uint64_t now_ns) {
     outcome.work.chunks_returned += retire_pools(now_ns);
     return outcome;
   }
+  // A graph's block is freed at once as well.
+  if (graph_memory_ != nullptr && graph_memory_->end_block(address)) return outcome;
   const Finish finish = streams_.device_finish(now_ns);
   if (finish.status != Status::Ok) {
     outcome.status = finish.status;
@@ -141,8 +143,19 @@ Outcome Device::deallocate_async(std::uint64_t address, StreamId stream, std::ui
     outcome.work.chunks_returned += retire_pools(now_ns);
     return outcome;
   }
+  if (graph_memory_ != nullptr && graph_memory_->end_block(address, stream, now_ns)) {
+    return outcome;
+  }
   outcome.status = Status::InvalidValue;
   return outcome;
+}
+
+GraphMemory& Device::graph_memory() {
+  if (graph_memory_ == nullptr) {
+    graph_memory_ = std::make_unique<GraphMemory>(
+        memory_, streams_, area_, [this](Work& work) { reclaim(std::nullopt, work); });
+  }
+  return *graph_memory_;
 }
 
 Outcome Device::trim_pool(PoolId pool, std::uint64_t keep_bytes) {
@@ -263,6 +276,10 @@ MemoryBlock Device::find(std::uint64_t address) const {
   if (const MemoryPool* const holder = pool_holding(address)) {
     const Range range = holder->find(address);
     return {.kind = range.empty() ? MemoryKind::None : MemoryKind::Pool, .range = range};
+  }
+  if (graph_memory_ != nullptr) {
+    const Range range = graph_memory_->find_block(address);
+    if (!range.empty()) return {.kind = MemoryKind::Graph, .range = range};
   }
   const DeviceHeap::Allocation block = heap_.find(address);
   if (block.size_bytes == 0 || is_drivers_own(block.address)) {

@@ -15,6 +15,7 @@
 
 #include "harness/simcuda/core/device_config.h"
 #include "harness/simcuda/core/device_heap.h"
+#include "harness/simcuda/core/graph_memory.h"
 #include "harness/simcuda/core/memory_pool.h"
 #include "harness/simcuda/core/outcome.h"
 #include "harness/simcuda/core/physical_memory.h"
@@ -41,7 +42,7 @@ struct StreamOutcome {
 };
 
 // Which part of the device an address belongs to.
-enum class MemoryKind : std::uint8_t { None, Heap, Pool, Mapped };
+enum class MemoryKind : std::uint8_t { None, Heap, Pool, Mapped, Graph };
 struct MemoryBlock {
   MemoryKind kind = MemoryKind::None;
   Range range;  // the block that holds the address; heap: rounded size, pool: requested size
@@ -85,6 +86,10 @@ class Device {
   [[nodiscard]] Outcome synchronize_stream(StreamId stream, std::uint64_t now_ns);
   [[nodiscard]] Outcome synchronize_event(EventId event, std::uint64_t now_ns);
   [[nodiscard]] Outcome synchronize_device(std::uint64_t now_ns);
+
+  // ---- graphs. Frees of their blocks come by deallocate and deallocate_async too. Made on first
+  // use.
+  [[nodiscard]] GraphMemory& graph_memory();
 
   // ---- virtual memory management
   [[nodiscard]] VirtualMemory& virtual_memory() { return virtual_memory_; }
@@ -145,7 +150,8 @@ class Device {
   ReservedArea area_;
   DeviceHeap heap_;
   VirtualMemory virtual_memory_;
-  std::vector<PoolSlot> pools_;  // by creation
+  std::unique_ptr<GraphMemory> graph_memory_;  // null until a graph allocates
+  std::vector<PoolSlot> pools_;                // by creation
   PoolId next_pool_ = 1;
   std::size_t unnamed_pool_count_ = 0;
   std::uint64_t stream_count_;               // live, the legacy one not counted
