@@ -110,6 +110,11 @@ typedef uint64_t (*SimcuKernelModel)(void** arguments, void* context);
 /// as launches do. A kernel of a CUDA binary has no code that a host can run: without a model its
 /// launch fails with cudaErrorNotSupported and the kernel's name in simcu_last_message().
 SIMCU_API int simcu_register_kernel(const char* name_part, SimcuKernelModel model, void* context);
+/// Sizes in bytes of the arguments, in their order, of the kernels whose name contains `name_part`.
+/// Both are copied. Where a stream is captured, a launch keeps its arguments' values until the
+/// graph is launched; a kernel whose sizes nobody told cannot be captured (cudaErrorNotSupported).
+SIMCU_API int simcu_register_arguments(const char* name_part, const uint64_t* sizes_bytes,
+                                       uint32_t count);
 
 /// The simulator's own readable and writable view of device memory, null where the range is not
 /// device memory. Do not keep it beyond the free of the memory. Dereferencing a device pointer

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/simulated_device.h"
 
@@ -47,6 +48,10 @@ cudaError_t allocate_async(ThreadState& thread, void** pointer, std::size_t size
   if (ref.device == nullptr) {
     return cudaErrorInvalidResourceHandle;
   }
+  if (ref.captured) [[unlikely]] {
+    thread.charge(CostId::MallocAsync);
+    if (const Captured captured = capture_allocation(ref, pointer, size_bytes)) return *captured;
+  }
   return allocate_from(thread, pointer, size_bytes, pool, ref);
 }
 
@@ -83,6 +88,10 @@ cudaError_t free_async(ThreadState& thread, void* pointer, cudaStream_t stream) 
   const StreamRef ref = resolve_stream(thread, stream);
   if (ref.device == nullptr) {
     return cudaErrorInvalidResourceHandle;
+  }
+  if (ref.captured) [[unlikely]] {
+    thread.charge(CostId::FreeAsync);
+    if (const Captured captured = capture_free(ref, address)) return *captured;
   }
   SimulatedDevice* device = device_of_address(address);
   if (device == nullptr) {

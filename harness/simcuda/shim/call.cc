@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/fault_plan.h"
 #include "harness/simcuda/shim/gpu_faults.h"
 #include "harness/simcuda/shim/library.h"
@@ -123,7 +124,8 @@ cudaError_t explain(ThreadState& thread, cudaError_t error, std::string message)
   return error;
 }
 
-int begin_call_slow(const ApiRecord& api, ThreadState& thread, bool is_driver_api) {
+int begin_call_slow(const ApiRecord& api, ThreadState& thread, bool is_driver_api,
+                    std::initializer_list<std::uint64_t> arguments) {
   if ((slow_reasons.load() & kNotStarted) != 0) {
     start_library();
   }
@@ -153,7 +155,7 @@ int begin_call_slow(const ApiRecord& api, ThreadState& thread, bool is_driver_ap
       return error;
     }
   }
-  return 0;
+  return (slow & kCapturing) != 0 ? forbid_in_capture(api, thread, arguments) : 0;
 }
 
 void stretch_call(ThreadState& thread, std::uint64_t began_ns) {

@@ -27,7 +27,7 @@
 
 namespace simcuda {
 
-inline constexpr std::size_t kApiCountMax = 384;
+inline constexpr std::size_t kApiCountMax = 512;
 
 // Grid and stream between __cudaPushCallConfiguration and __cudaPopCallConfiguration.
 struct LaunchConfiguration {
@@ -42,6 +42,7 @@ struct ThreadState {
   SimcuThreadClock clock{};
   cudaError_t last_error = cudaSuccess;
   int device = 0;
+  cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
   std::uint32_t ordinal = 0;  // 0 for the first thread that called; keys the random numbers
   std::array<std::uint32_t, kCostCount> cost_draws{};  // samples taken of each cost so far
   std::array<std::atomic<std::uint64_t>, kApiCountMax> calls{};  // written by this thread only
@@ -121,11 +122,13 @@ enum SlowReason : std::uint32_t {
   kSticky = 16,      // the context is broken by an error that stays
   kGpuFaults = 32,   // some GPU is to be faulty
   kWatched = 64,     // somebody is told of every call (call_watch.h)
+  kCapturing = 128,  // some stream is captured, which forbids some calls (capture.h)
 };
 extern std::atomic<std::uint32_t> slow_reasons;
 
 // Zero to go on, else the error the call must return without doing anything.
-[[nodiscard]] int begin_call_slow(const ApiRecord& api, ThreadState& thread, bool is_driver_api);
+[[nodiscard]] int begin_call_slow(const ApiRecord& api, ThreadState& thread, bool is_driver_api,
+                                  std::initializer_list<std::uint64_t> arguments);
 // Tells the watch that the call begins, or ended with that result.
 void tell_call(const ApiRecord& api, int result);
 // A GPU that is planned to be slow takes longer for the call that began then.
@@ -156,7 +159,7 @@ inline Result call(std::initializer_list<std::uint64_t> arguments, Body&& body) 
     return body(thread);
   }
   if ((slow & kWatched) != 0) tell_call(api, SIMCU_CALL_BEGINS);
-  const int injected = begin_call_slow(api, thread, kIsDriver);
+  const int injected = begin_call_slow(api, thread, kIsDriver, arguments);
   const std::uint64_t before_ns = thread.now_ns();
   const Result result = injected != 0 ? static_cast<Result>(injected) : body(thread);
   if ((slow & kGpuFaults) != 0) stretch_call(thread, before_ns);

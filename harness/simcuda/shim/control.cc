@@ -7,6 +7,7 @@
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/call_watch.h"
+#include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/fault_plan.h"
 #include "harness/simcuda/shim/function_names.h"
 #include "harness/simcuda/shim/gpu_faults.h"
@@ -56,9 +57,15 @@ std::uint64_t count_since_reset(const std::string& name, std::uint64_t count) {
 
 enum class LaunchCost : std::uint8_t { Charged, Free };
 
-// simcu_launch, simcu_enqueue and simcu_launch_gated.
-template <class Enqueue>
-int enqueue(void* stream, LaunchCost cost, Enqueue operation) {
+NodeWork kernel_node(std::uint64_t duration_ns) {
+  return {.kind = NodeKind::Work, .type = cudaGraphNodeTypeKernel, .run = [duration_ns] {
+            return NodeRun{.duration_ns = duration_ns};
+          }};
+}
+
+// simcu_launch, simcu_enqueue and simcu_launch_gated; `as_node` makes what a capture keeps.
+template <class AsNode, class Enqueue>
+int enqueue(void* stream, LaunchCost cost, AsNode as_node, Enqueue operation) {
   start_if_needed();
   ThreadState& thread = this_thread();
   if (current_device(thread) == nullptr) {
@@ -69,6 +76,9 @@ int enqueue(void* stream, LaunchCost cost, Enqueue operation) {
     return cudaErrorInvalidResourceHandle;
   }
   if (cost == LaunchCost::Charged) thread.charge(CostId::Launch);
+  if (ref.captured) [[unlikely]] {
+    if (const Captured captured = capture_work(ref, as_node())) return *captured;
+  }
   const std::lock_guard lock(ref.device->mutex);
   const Outcome outcome = operation(ref.device->core.streams(), ref.id, thread.now_ns());
   charge_work(thread, *ref.device, outcome.work);
@@ -111,17 +121,19 @@ SIMCU_API int simcu_present(void) { return SIMCU_VERSION; }
 SIMCU_API const SimcuThreadClock* simcu_thread_clock(void) { return &this_thread().clock; }
 
 SIMCU_API int simcu_launch(void* stream, uint64_t duration_ns) {
-  return enqueue(stream, LaunchCost::Charged,
-                 [&](StreamOrder& order, StreamId id, std::uint64_t now_ns) {
-                   return order.launch(id, duration_ns, now_ns);
-                 });
+  return enqueue(
+      stream, LaunchCost::Charged, [&] { return kernel_node(duration_ns); },
+      [&](StreamOrder& order, StreamId id, std::uint64_t now_ns) {
+        return order.launch(id, duration_ns, now_ns);
+      });
 }
 
 SIMCU_API int simcu_enqueue(void* stream, uint64_t duration_ns) {
-  return enqueue(stream, LaunchCost::Free,
-                 [&](StreamOrder& order, StreamId id, std::uint64_t now_ns) {
-                   return order.launch(id, duration_ns, now_ns);
-                 });
+  return enqueue(
+      stream, LaunchCost::Free, [&] { return kernel_node(duration_ns); },
+      [&](StreamOrder& order, StreamId id, std::uint64_t now_ns) {
+        return order.launch(id, duration_ns, now_ns);
+      });
 }
 
 SIMCU_API void simcu_pass_time(uint64_t duration_ns) {
@@ -147,7 +159,10 @@ SIMCU_API int simcu_device_end(uint64_t* end_ns) {
 }
 
 SIMCU_API int simcu_launch_gated(void* stream, uint64_t gate) {
-  return enqueue(stream, LaunchCost::Charged,
+  const auto as_node = [&] {
+    return NodeWork{.kind = NodeKind::Gate, .type = cudaGraphNodeTypeKernel, .gate = gate};
+  };
+  return enqueue(stream, LaunchCost::Charged, as_node,
                  [&](StreamOrder& order, StreamId id, std::uint64_t now_ns) {
                    return order.launch_gated(id, gate, now_ns);
                  });
@@ -174,6 +189,16 @@ SIMCU_API int simcu_register_kernel(const char* name_part, SimcuKernelModel mode
                    "simcu_register_kernel: wanted a name and a function");
   }
   add_kernel_model(name_part, model, context);
+  return cudaSuccess;
+}
+
+SIMCU_API int simcu_register_arguments(const char* name_part, const uint64_t* sizes_bytes,
+                                       uint32_t count) {
+  if (name_part == nullptr || *name_part == '\0' || (sizes_bytes == nullptr && count != 0)) {
+    return explain(this_thread(), cudaErrorInvalidValue,
+                   "simcu_register_arguments: wanted a name and the sizes of the arguments");
+  }
+  add_kernel_arguments(name_part, {sizes_bytes, sizes_bytes + count});
   return cudaSuccess;
 }
 

@@ -16,7 +16,10 @@
   X(cudaDeviceDisablePeerAccess)      \
   X(cudaDeviceEnablePeerAccess)       \
   X(cudaDeviceGetDefaultMemPool)      \
+  X(cudaDeviceGetGraphMemAttribute)   \
   X(cudaDeviceGetStreamPriorityRange) \
+  X(cudaDeviceGraphMemTrim)           \
+  X(cudaDeviceSetGraphMemAttribute)   \
   X(cudaDeviceSynchronize)            \
   X(cudaDriverGetVersion)             \
   X(cudaEventCreateWithFlags)         \
@@ -24,6 +27,7 @@
   X(cudaEventElapsedTime)             \
   X(cudaEventQuery)                   \
   X(cudaEventRecord)                  \
+  X(cudaEventRecordWithFlags)         \
   X(cudaEventSynchronize)             \
   X(cudaFree)                         \
   X(cudaFreeAsync)                    \
@@ -34,7 +38,19 @@
   X(cudaGetErrorString)               \
   X(cudaGetLastError)                 \
   X(cudaGraphAddEmptyNode)            \
+  X(cudaGraphCreate)                  \
+  X(cudaGraphDebugDotPrint)           \
+  X(cudaGraphDestroy)                 \
+  X(cudaGraphExecDestroy)             \
+  X(cudaGraphExecUpdate)              \
+  X(cudaGraphGetNodes)                \
+  X(cudaGraphGetRootNodes)            \
+  X(cudaGraphInstantiate)             \
+  X(cudaGraphInstantiateWithFlags)    \
+  X(cudaGraphInstantiateWithParams)   \
+  X(cudaGraphLaunch)                  \
   X(cudaGraphNodeGetType)             \
+  X(cudaGraphUpload)                  \
   X(cudaIpcCloseMemHandle)            \
   X(cudaIpcGetMemHandle)              \
   X(cudaIpcOpenMemHandle)             \
@@ -50,7 +66,9 @@
   X(cudaMemcpyPeerAsync)              \
   X(cudaPeekAtLastError)              \
   X(cudaSetDevice)                    \
+  X(cudaStreamBeginCapture)           \
   X(cudaStreamCreateWithPriority)     \
+  X(cudaStreamEndCapture)             \
   X(cudaStreamIsCapturing)            \
   X(cudaStreamQuery)                  \
   X(cudaStreamSynchronize)            \
@@ -140,6 +158,14 @@ cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, cudaStreamCaptureSt
                                         const cudaGraphNode_t** dependencies, std::size_t* count) {
   return newer_as<decltype(cudaStreamGetCaptureInfo)>("cudaStreamGetCaptureInfo")(
       stream, status, id, graph, dependencies, nullptr, count);
+}
+
+cudaError_t cudaStreamGetCaptureInfo_v3(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                        unsigned long long* id, cudaGraph_t* graph,
+                                        const cudaGraphNode_t** dependencies,
+                                        const cudaGraphEdgeData** edges, std::size_t* count) {
+  return newer_as<decltype(cudaStreamGetCaptureInfo)>("cudaStreamGetCaptureInfo")(
+      stream, status, id, graph, dependencies, edges, count);
 }
 
 cudaError_t cudaGraphNodeGetDependencies12(

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/synchronize.h"
@@ -10,13 +11,19 @@
 namespace simcuda {
 namespace {
 
-cudaError_t record(ThreadState& thread, cudaEvent_t event, cudaStream_t stream) {
+cudaError_t record(ThreadState& thread, cudaEvent_t event, cudaStream_t stream,
+                   bool is_external = false) {
   SimEvent* object = resolve_event(event);
   const StreamRef ref = resolve_stream(thread, stream);
   if (object == nullptr || ref.device == nullptr || object->device != ref.device) {
     return cudaErrorInvalidResourceHandle;
   }
   thread.charge(CostId::EventRecord);
+  if (ref.captured) [[unlikely]] {
+    if (const Captured captured = capture_record(ref, *object, is_external)) return *captured;
+  }
+  if (is_external) return cudaErrorInvalidValue;
+  object->capture_id.store(0, std::memory_order_relaxed);
   const std::lock_guard lock(ref.device->mutex);
   return to_error(ref.device->core.streams().record(object->id, ref.id, thread.now_ns()));
 }
@@ -32,6 +39,11 @@ cudaError_t wait_event(ThreadState& thread, cudaStream_t stream, cudaEvent_t eve
     return cudaErrorInvalidValue;
   }
   thread.charge(CostId::StreamWaitEvent);
+  const bool is_external = (flags & cudaEventWaitExternal) != 0;
+  if (ref.captured || object->capture_id != 0 || is_external) [[unlikely]] {
+    if (const Captured captured = capture_wait(ref, *object, is_external)) return *captured;
+    if (is_external) return cudaErrorInvalidValue;
+  }
   if (object->device == ref.device) {
     const std::lock_guard lock(ref.device->mutex);
     return to_error(ref.device->core.streams().wait(ref.id, object->id, thread.now_ns()));
@@ -97,6 +109,9 @@ cudaError_t query_event(ThreadState& thread, cudaEvent_t event) {
   if (object == nullptr) {
     return cudaErrorInvalidResourceHandle;
   }
+  if (object->capture_id != 0) [[unlikely]] {
+    return ask_captured_event(*object);
+  }
   const std::lock_guard lock(object->device->mutex);
   const Status status = object->device->core.streams().query_event(object->id, thread.now_ns());
   thread.charge(status == Status::NotReady ? CostId::EventQueryNotReady : CostId::EventQuery);
@@ -112,6 +127,9 @@ cudaError_t elapsed(ThreadState& thread, float* milliseconds, cudaEvent_t begin,
   if (first == nullptr || last == nullptr || first->device != last->device ||
       ((first->flags | last->flags) & cudaEventDisableTiming) != 0) {
     return cudaErrorInvalidResourceHandle;
+  }
+  for (SimEvent* const event : {first, last}) {
+    if (event->capture_id != 0) return ask_captured_event(*event);
   }
   thread.charge(CostId::EventQuery);
   const std::lock_guard lock(first->device->mutex);
@@ -164,7 +182,9 @@ SIMCUDA_EXPORT cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStrea
                                                     unsigned int flags) {
   return runtime_call<"cudaEventRecordWithFlags">(
       {number(event), number(stream), flags}, [&](ThreadState& thread) {
-        return flags == 0 ? record(thread, event, stream) : cudaErrorInvalidValue;
+        return flags > cudaEventRecordExternal
+                   ? cudaErrorInvalidValue
+                   : record(thread, event, stream, flags == cudaEventRecordExternal);
       });
 }
 
@@ -178,6 +198,9 @@ SIMCUDA_EXPORT cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     SimEvent* object = resolve_event(event);
     if (object == nullptr) {
       return cudaErrorInvalidResourceHandle;
+    }
+    if (object->capture_id != 0) [[unlikely]] {
+      return ask_captured_event(*object);
     }
     return synchronize(thread, *object->device, CostId::EventSynchronize, [&] {
       return object->device->core.synchronize_event(object->id, thread.now_ns());

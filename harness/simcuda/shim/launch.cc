@@ -4,11 +4,16 @@
 // data behind a success.
 #include <dlfcn.h>
 
+#include <cstring>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/host_functions.h"
 #include "harness/simcuda/shim/kernel_models.h"
 #include "harness/simcuda/shim/sanitizers.h"
@@ -23,8 +28,14 @@ struct Model {
   void* context = nullptr;
 };
 
+struct Arguments {
+  std::string name_part;
+  std::vector<std::uint64_t> sizes_bytes;
+};
+
 struct Kernels {
   std::mutex mutex;
+  std::vector<Arguments> arguments;                    // later ones win
   std::unordered_map<const void*, std::string> names;  // host stub -> mangled device name
   std::vector<Model> models;                           // later ones win
 };
@@ -50,6 +61,44 @@ Model find_model(const std::string& name) {
   return {};
 }
 
+// A launch's arguments, which its caller keeps no longer than the call.
+struct KeptArguments {
+  std::vector<std::unique_ptr<std::byte[]>> values;
+  std::vector<void*> pointers;
+};
+
+// Null where the sizes are not known.
+std::shared_ptr<KeptArguments> keep_arguments(const std::string& name, void** arguments) {
+  Kernels& all = kernels();
+  const std::lock_guard lock(all.mutex);
+  for (auto known = all.arguments.rbegin(); known != all.arguments.rend(); ++known) {
+    if (name.find(known->name_part) == std::string::npos) continue;
+    auto kept = std::make_shared<KeptArguments>();
+    for (std::size_t i = 0; i < known->sizes_bytes.size(); ++i) {
+      kept->values.push_back(std::make_unique<std::byte[]>(known->sizes_bytes[i]));
+      std::memcpy(kept->values.back().get(), arguments[i], known->sizes_bytes[i]);
+      kept->pointers.push_back(kept->values.back().get());
+    }
+    return kept;
+  }
+  return nullptr;
+}
+
+Captured capture_kernel(ThreadState& thread, const StreamRef& ref, const std::string& name,
+                        const Model& model, void** arguments) {
+  const std::shared_ptr<KeptArguments> kept = keep_arguments(name, arguments);
+  if (kept == nullptr) {
+    return explain(thread, cudaErrorNotSupported,
+                   "kernel " + name +
+                       " is captured, and the sizes of its arguments are not known; tell them by "
+                       "simcu_register_arguments");
+  }
+  return capture_work(
+      ref, {.kind = NodeKind::Work, .type = cudaGraphNodeTypeKernel, .run = [kept, model] {
+              return NodeRun{.duration_ns = model.function(kept->pointers.data(), model.context)};
+            }});
+}
+
 cudaError_t launch(ThreadState& thread, const void* function, void** arguments,
                    cudaStream_t stream) {
   const StreamRef ref =
@@ -69,6 +118,11 @@ cudaError_t launch(ThreadState& thread, const void* function, void** arguments,
         "kernel " + name + " has no host model; register one with simcu_register_kernel");
   }
   thread.charge(CostId::Launch);
+  if (ref.captured) [[unlikely]] {
+    if (const Captured captured = capture_kernel(thread, ref, name, model, arguments)) {
+      return *captured;
+    }
+  }
   const std::uint64_t duration_ns = model.function(arguments, model.context);
   const std::lock_guard lock(ref.device->mutex);
   const Outcome outcome = ref.device->core.streams().launch(ref.id, duration_ns, thread.now_ns());
@@ -87,21 +141,33 @@ cudaError_t launch_host_function(ThreadState& thread, cudaStream_t stream, cudaH
     return cudaErrorInvalidValue;
   }
   thread.charge(CostId::Launch);
-  {
-    const std::lock_guard lock(ref.device->mutex);
-    StreamOrder& order = ref.device->core.streams();
-    const EventId after = order.create_event();
-    const Status status = order.record(after, ref.id, thread.now_ns());
-    if (status != Status::Ok) {
-      return to_error(status);
-    }
-    ref.device->host_functions.push_back({.after = after, .function = function, .data = data});
+  if (ref.captured) [[unlikely]] {
+    const Captured captured = capture_work(ref, {.kind = NodeKind::HostFunction,
+                                                 .type = cudaGraphNodeTypeHost,
+                                                 .function = function,
+                                                 .data = data});
+    if (captured) return *captured;
   }
-  run_ready_host_functions(*ref.device, thread);
-  return cudaSuccess;
+  return enqueue_host_function(thread, *ref.device, ref.id, {function, data});
 }
 
 }  // namespace
+
+cudaError_t enqueue_host_function(ThreadState& thread, SimulatedDevice& device, StreamId stream,
+                                  HostFunction what) {
+  {
+    const std::lock_guard lock(device.mutex);
+    StreamOrder& order = device.core.streams();
+    const EventId after = order.create_event();
+    const Status status = order.record(after, stream, thread.now_ns());
+    if (status != Status::Ok) {
+      return to_error(status);
+    }
+    device.host_functions.push_back({.after = after, .function = what.function, .data = what.data});
+  }
+  run_ready_host_functions(device, thread);
+  return cudaSuccess;
+}
 
 void run_ready_host_functions(SimulatedDevice& device, ThreadState& /*thread*/) {
   std::unique_lock lock(device.mutex);
@@ -128,6 +194,12 @@ void add_kernel_model(const char* name_part, SimcuKernelModel model, void* conte
   Kernels& all = kernels();
   const std::lock_guard lock(all.mutex);
   all.models.push_back({.name_part = name_part, .function = model, .context = context});
+}
+
+void add_kernel_arguments(const char* name_part, std::vector<std::uint64_t> sizes_bytes) {
+  Kernels& all = kernels();
+  const std::lock_guard lock(all.mutex);
+  all.arguments.push_back({.name_part = name_part, .sizes_bytes = std::move(sizes_bytes)});
 }
 
 // ---- start-up code of objects with device code; runs before main, so nothing here starts the

@@ -7,76 +7,45 @@
 
 #include "base/link_time.h"
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/host_memory.h"
 #include "harness/simcuda/shim/library.h"
-#include "harness/simcuda/shim/peers.h"
+#include "harness/simcuda/shim/memory_bytes.h"
 #include "harness/simcuda/shim/simulated_device.h"
-#include "harness/simcuda/shim/touches.h"
 
 namespace simcuda {
 namespace {
 
-struct Bytes {
-  unsigned char* data = nullptr;      // null: not accessible
-  SimulatedDevice* device = nullptr;  // null: host memory
-};
-
-// Where the bytes are that a program's pointer means.
-Bytes locate(const void* pointer, std::size_t size_bytes) {
-  const std::uint64_t address = number(pointer);
-  SimulatedDevice* device = device_of_address(address);
-  if (device == nullptr) {
-    return {.data = static_cast<unsigned char*>(const_cast<void*>(pointer))};
-  }
-  tell_touch(pointer, size_bytes);
-  const std::lock_guard lock(device->mutex);
-  return {.data = static_cast<unsigned char*>(device->view(address, size_bytes)), .device = device};
-}
-
-bool direction_fits(cudaMemcpyKind kind, const Bytes& to, const Bytes& from) {
-  switch (kind) {
-    case cudaMemcpyHostToHost:
-      return to.device == nullptr && from.device == nullptr;
-    case cudaMemcpyHostToDevice:
-      return to.device != nullptr;
-    case cudaMemcpyDeviceToHost:
-      return from.device != nullptr;
-    case cudaMemcpyDeviceToDevice:
-      return to.device != nullptr && from.device != nullptr;
-    default:
-      return true;
-  }
-}
-
-bool between_devices(const Bytes& to, const Bytes& from) {
-  return to.device != nullptr && from.device != nullptr && to.device != from.device;
-}
-
-CostId copy_cost(const Bytes& to, const Bytes& from) {
-  if (to.device != nullptr && from.device != nullptr) {
-    return CostId::MemcpyOnDevice;
-  }
-  return to.device != nullptr ? CostId::MemcpyHostToDevice : CostId::MemcpyDeviceToHost;
-}
-
-// One rectangle; plain copies have one row.
-struct CopyShape {
-  std::size_t to_pitch_bytes = 0;
-  std::size_t from_pitch_bytes = 0;
-  std::size_t width_bytes = 0;
-  std::size_t row_count = 1;
-};
-
-std::size_t span_bytes(std::size_t pitch_bytes, const CopyShape& shape) {
-  return pitch_bytes * (shape.row_count - 1) + shape.width_bytes;
-}
-
-// Without a device where the thread has none, or the stream is no stream of it.
-StreamRef stream_of_device(ThreadState& thread, cudaStream_t stream) {
-  return current_device(thread) == nullptr ? StreamRef{} : resolve_stream(thread, stream);
-}
-
 enum class Wait : std::uint8_t { ForCopy, No };
+
+// Where a copy or a fill is captured, the bytes are looked for at each launch: what a graph
+// allocates is there only then.
+cudaError_t missing_memory(ThreadState& thread) {
+  return explain(thread, cudaErrorIllegalAddress,
+                 "a node of the graph uses memory that is not allocated at its launch");
+}
+
+Captured capture_copy(const StreamRef& ref, void* to_pointer, const void* from_pointer,
+                      CopyShape shape, cudaMemcpyKind kind, Wait wait) {
+  if (wait == Wait::ForCopy || ref.stream == nullptr) return capture_forbids(ref);
+  // What is no device memory is taken for the host's, so the direction has to say so.
+  const Bytes target{.device = device_of_address(number(to_pointer))};
+  const Bytes source{.device = device_of_address(number(from_pointer))};
+  if (!direction_fits(kind, target, source)) return cudaErrorInvalidValue;
+  const std::size_t to_bytes = span_bytes(shape.to_pitch_bytes, shape);
+  const std::size_t from_bytes = span_bytes(shape.from_pitch_bytes, shape);
+  if (!may_be_captured(to_pointer, to_bytes) || !may_be_captured(from_pointer, from_bytes)) {
+    return cudaErrorInvalidValue;
+  }
+  const auto run = [=]() -> NodeRun {
+    const Bytes to = locate(to_pointer, to_bytes);
+    const Bytes from = locate(from_pointer, from_bytes);
+    if (to.data == nullptr || from.data == nullptr) return {missing_memory(this_thread())};
+    move_bytes(to, from, shape);
+    return {.duration_ns = copy_ns(to, from, shape.width_bytes * shape.row_count)};
+  };
+  return capture_work(ref, {.kind = NodeKind::Work, .type = cudaGraphNodeTypeMemcpy, .run = run});
+}
 
 cudaError_t copy(ThreadState& thread, void* to_pointer, const void* from_pointer, CopyShape shape,
                  cudaMemcpyKind kind, cudaStream_t stream, Wait wait) {
@@ -90,28 +59,28 @@ cudaError_t copy(ThreadState& thread, void* to_pointer, const void* from_pointer
       shape.to_pitch_bytes < shape.width_bytes || shape.from_pitch_bytes < shape.width_bytes) {
     return cudaErrorInvalidValue;
   }
+  const StreamRef ref = stream_of_device(thread, stream);
+  if (ref.captured) [[unlikely]] {
+    thread.charge(CostId::MemsetAsync);
+    const Captured captured = capture_copy(ref, to_pointer, from_pointer, shape, kind, wait);
+    if (captured) return *captured;
+  }
   const Bytes to = locate(to_pointer, span_bytes(shape.to_pitch_bytes, shape));
   const Bytes from = locate(from_pointer, span_bytes(shape.from_pitch_bytes, shape));
   if (to.data == nullptr || from.data == nullptr || !direction_fits(kind, to, from)) {
     return cudaErrorInvalidValue;
   }
-  const StreamRef ref = stream_of_device(thread, stream);
   if (ref.device == nullptr) {
     return cudaErrorInvalidResourceHandle;
   }
-  for (std::size_t row = 0; row < shape.row_count; ++row) {
-    std::memmove(to.data + row * shape.to_pitch_bytes, from.data + row * shape.from_pitch_bytes,
-                 shape.width_bytes);
-  }
+  move_bytes(to, from, shape);
   const std::uint64_t size_bytes = shape.width_bytes * shape.row_count;
   const CostId cost = copy_cost(to, from);
   std::unique_lock lock(ref.device->mutex);
   StreamOrder& order = ref.device->core.streams();
   if (wait == Wait::No || cost == CostId::MemcpyOnDevice) {
     thread.charge(CostId::MemsetAsync);
-    const std::uint64_t duration_ns =
-        between_devices(to, from) ? allocmark::link_ns(size_bytes) : median_cost(cost, size_bytes);
-    return to_error(order.copy(ref.id, duration_ns, thread.now_ns()).status);
+    return to_error(order.copy(ref.id, copy_ns(to, from, size_bytes), thread.now_ns()).status);
   }
   const Finish before = wait_for_gates(
       *ref.device, lock, [&] { return order.stream_finish(ref.id, thread.now_ns()); });
@@ -123,6 +92,22 @@ cudaError_t copy(ThreadState& thread, void* to_pointer, const void* from_pointer
   return to_error(before.status);
 }
 
+Captured capture_fill(const StreamRef& ref, void* pointer, int value, CopyShape shape) {
+  const std::size_t size_bytes = span_bytes(shape.to_pitch_bytes, shape);
+  const bool is_host = device_of_address(number(pointer)) == nullptr;
+  if (!may_be_captured(pointer, size_bytes) || (is_host && host_allocation(pointer).lo == 0)) {
+    return cudaErrorInvalidValue;
+  }
+  const auto run = [=]() -> NodeRun {
+    const Bytes bytes = locate(pointer, size_bytes);
+    if (bytes.data == nullptr) return {missing_memory(this_thread())};
+    set_bytes(bytes, value, shape);
+    return {.duration_ns =
+                median_cost(CostId::MemsetOnDevice, shape.width_bytes * shape.row_count)};
+  };
+  return capture_work(ref, {.kind = NodeKind::Work, .type = cudaGraphNodeTypeMemset, .run = run});
+}
+
 cudaError_t fill(ThreadState& thread, void* pointer, int value, CopyShape shape,
                  cudaStream_t stream) {
   if (shape.width_bytes == 0 || shape.row_count == 0) {
@@ -131,18 +116,21 @@ cudaError_t fill(ThreadState& thread, void* pointer, int value, CopyShape shape,
   if (shape.to_pitch_bytes < shape.width_bytes) {
     return cudaErrorInvalidValue;
   }
+  const StreamRef ref = stream_of_device(thread, stream);
+  if (ref.captured) [[unlikely]] {
+    thread.charge(CostId::MemsetAsync);
+    const Captured captured = capture_fill(ref, pointer, value, shape);
+    if (captured) return *captured;
+  }
   const Bytes bytes = locate(pointer, span_bytes(shape.to_pitch_bytes, shape));
   const bool pinned = bytes.device == nullptr && host_allocation(pointer).lo != 0;
   if (bytes.data == nullptr || (bytes.device == nullptr && !pinned)) {
     return cudaErrorInvalidValue;
   }
-  const StreamRef ref = stream_of_device(thread, stream);
   if (ref.device == nullptr) {
     return cudaErrorInvalidResourceHandle;
   }
-  for (std::size_t row = 0; row < shape.row_count; ++row) {
-    std::memset(bytes.data + row * shape.to_pitch_bytes, value, shape.width_bytes);
-  }
+  set_bytes(bytes, value, shape);
   thread.charge(CostId::MemsetAsync);
   const std::lock_guard lock(ref.device->mutex);
   const std::uint64_t duration_ns =
@@ -170,6 +158,11 @@ cudaError_t check_peers(const void* to, int to_device, const void* from, int fro
 cudaError_t copy_alone(ThreadState& thread, void* to, int to_device, const void* from,
                        int from_device, std::size_t size_bytes) {
   if (size_bytes == 0) return cudaSuccess;
+  for (const int index : {to_device, from_device}) {
+    const StreamRef legacy{.device = device_at(index)};
+    if (legacy.device->blocking_capture_count == 0) continue;
+    if (const Captured captured = capture_forbids(legacy)) return *captured;
+  }
   std::uint64_t begin_ns = thread.now_ns();
   for (const int index : {to_device, from_device}) {
     SimulatedDevice& device = *device_at(index);
@@ -315,8 +308,11 @@ CUresult write_words(ThreadState& thread, CUdeviceptr address, unsigned value, s
   if (bytes.device == nullptr || bytes.data == nullptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  std::fill_n(reinterpret_cast<unsigned*>(bytes.data), count, value);
   thread.charge(CostId::MemsetAsync);
+  if (ref.captured) [[unlikely]] {
+    return static_cast<CUresult>(capture_forbids(ref).value_or(cudaErrorStreamCaptureInvalidated));
+  }
+  std::fill_n(reinterpret_cast<unsigned*>(bytes.data), count, value);
   const std::lock_guard lock(ref.device->mutex);
   const std::uint64_t duration_ns = median_cost(CostId::MemsetOnDevice, count * sizeof value);
   const Outcome outcome = ref.device->core.streams().copy(ref.id, duration_ns, thread.now_ns());

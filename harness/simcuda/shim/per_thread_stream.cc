@@ -53,3 +53,42 @@ SIMCUDA_EXPORT cudaError_t cudaLaunchHostFunc_ptsz(cudaStream_t stream, cudaHost
                                                    void* data) {
   return cudaLaunchHostFunc(own(stream), function, data);
 }
+SIMCUDA_EXPORT cudaError_t cudaStreamBeginCapture_ptsz(cudaStream_t stream,
+                                                       cudaStreamCaptureMode mode) {
+  return cudaStreamBeginCapture(own(stream), mode);
+}
+SIMCUDA_EXPORT cudaError_t cudaStreamEndCapture_ptsz(cudaStream_t stream, cudaGraph_t* graph) {
+  return cudaStreamEndCapture(own(stream), graph);
+}
+SIMCUDA_EXPORT cudaError_t cudaGraphLaunch_ptsz(cudaGraphExec_t exec, cudaStream_t stream) {
+  return cudaGraphLaunch(exec, own(stream));
+}
+SIMCUDA_EXPORT cudaError_t cudaGraphUpload_ptsz(cudaGraphExec_t exec, cudaStream_t stream) {
+  return cudaGraphUpload(exec, own(stream));
+}
+SIMCUDA_EXPORT cudaError_t cudaGraphInstantiateWithParams_ptsz(
+    cudaGraphExec_t* exec, cudaGraph_t graph, cudaGraphInstantiateParams* parameters) {
+  return cudaGraphInstantiateWithParams(exec, graph, parameters);
+}
+#if CUDART_VERSION >= 13000
+SIMCUDA_EXPORT cudaError_t cudaStreamBeginCaptureToGraph_ptsz(
+    cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
+    const cudaGraphEdgeData* edges, size_t count, cudaStreamCaptureMode mode) {
+  return cudaStreamBeginCaptureToGraph(own(stream), graph, dependencies, edges, count, mode);
+}
+SIMCUDA_EXPORT cudaError_t cudaStreamGetCaptureInfo_ptsz(cudaStream_t stream,
+                                                         cudaStreamCaptureStatus* status,
+                                                         unsigned long long* id, cudaGraph_t* graph,
+                                                         const cudaGraphNode_t** dependencies,
+                                                         const cudaGraphEdgeData** edges,
+                                                         size_t* count) {
+  return cudaStreamGetCaptureInfo(own(stream), status, id, graph, dependencies, edges, count);
+}
+SIMCUDA_EXPORT cudaError_t cudaStreamUpdateCaptureDependencies_ptsz(cudaStream_t stream,
+                                                                    cudaGraphNode_t* dependencies,
+                                                                    const cudaGraphEdgeData* edges,
+                                                                    size_t count,
+                                                                    unsigned int flags) {
+  return cudaStreamUpdateCaptureDependencies(own(stream), dependencies, edges, count, flags);
+}
+#endif

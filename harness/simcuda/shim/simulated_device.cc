@@ -85,6 +85,7 @@ SimStream* SimulatedDevice::new_stream(StreamId id) {
   stream->flags = 0;
   stream->priority = 0;
   stream->number = next_number++;
+  stream->captured = false;
   stream->live = true;
   return stream;
 }
@@ -94,6 +95,7 @@ SimEvent* SimulatedDevice::new_event(EventId id) {
   if (event == nullptr) return nullptr;
   event->id = id;
   event->flags = 0;
+  event->capture_id = 0;
   event->live = true;
   return event;
 }
@@ -174,7 +176,10 @@ SimulatedDevice* current_device(const ThreadState& thread) { return device_at(th
 
 StreamRef resolve_stream(ThreadState& thread, cudaStream_t stream) {
   if (stream == nullptr || stream == cudaStreamLegacy) {
-    return {.device = current_device(thread)};
+    SimulatedDevice* const device = current_device(thread);
+    return {.device = device,
+            .captured = device != nullptr &&
+                        device->blocking_capture_count.load(std::memory_order_relaxed) != 0};
   }
   if (stream == cudaStreamPerThread) {
     const std::size_t index = static_cast<std::size_t>(thread.device);
@@ -192,9 +197,11 @@ StreamRef resolve_stream(ThreadState& thread, cudaStream_t stream) {
     stream = thread.per_thread_streams[index];
   }
   const SimStream* const object = live_object<SimStream>(stream);
-  return object == nullptr
-             ? StreamRef{}
-             : StreamRef{.device = object->device, .id = object->id, .stream = object};
+  return object == nullptr ? StreamRef{}
+                           : StreamRef{.device = object->device,
+                                       .id = object->id,
+                                       .stream = object,
+                                       .captured = object->captured};
 }
 
 SimEvent* resolve_event(cudaEvent_t event) { return live_object<SimEvent>(event); }

@@ -33,12 +33,14 @@ struct SimStream {
   std::atomic<unsigned> flags = 0;
   std::atomic<int> priority = 0;
   std::atomic<std::uint64_t> number = 0;  // cudaStreamGetId
+  std::atomic<bool> captured = false;     // see capture.h
   std::atomic<bool> live = false;
 };
 struct SimEvent {
   SimulatedDevice* device = nullptr;
   std::atomic<EventId> id = 0;
   std::atomic<unsigned> flags = 0;
+  std::atomic<std::uint64_t> capture_id = 0;  // in which it was last recorded; 0: in none
   std::atomic<bool> live = false;
 };
 struct SimPool {
@@ -77,6 +79,8 @@ class SimulatedDevice {
   SimPool* current_pool = nullptr;
   std::vector<PendingHostFunction> host_functions;  // behind closed gates
   std::condition_variable gate_opened;
+  // Captured streams that follow the legacy stream, which cannot be used meanwhile.
+  std::atomic<std::uint32_t> blocking_capture_count = 0;
 
   // The objects of new handles; null where a million are in use.
   [[nodiscard]] SimStream* new_stream(StreamId id);
@@ -114,6 +118,7 @@ struct StreamRef {
   SimulatedDevice* device = nullptr;
   StreamId id = kLegacyStream;
   const SimStream* stream = nullptr;  // null for the legacy stream
+  bool captured = false;              // its calls go through capture.h
 };
 [[nodiscard]] StreamRef resolve_stream(ThreadState& thread, cudaStream_t stream);
 // Null where the handle is not valid.

@@ -1,8 +1,8 @@
 // Streams. In: handles. Out: what the core's stream order answers. Events are in events.cc.
 #include <algorithm>
-#include <utility>
 
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/synchronize.h"
@@ -42,6 +42,9 @@ cudaError_t destroy_stream(ThreadState& thread, cudaStream_t stream) {
   if (ref.device == nullptr || ref.stream == nullptr || stream == cudaStreamPerThread) {
     return cudaErrorInvalidResourceHandle;
   }
+  if (ref.captured) [[unlikely]] {
+    leave_capture(*ref.stream);
+  }
   const std::lock_guard lock(ref.device->mutex);
   const Outcome outcome = ref.device->core.destroy_stream(ref.id, thread.now_ns());
   charge_work(thread, *ref.device, outcome.work);
@@ -56,6 +59,9 @@ cudaError_t query_stream(ThreadState& thread, cudaStream_t stream) {
   const StreamRef ref = resolve_stream(thread, stream);
   if (ref.device == nullptr) {
     return cudaErrorInvalidResourceHandle;
+  }
+  if (ref.captured) [[unlikely]] {
+    if (const Captured captured = capture_forbids(ref)) return *captured;
   }
   const std::lock_guard lock(ref.device->mutex);
   const Status status = ref.device->core.streams().query_stream(ref.id, thread.now_ns());
@@ -97,6 +103,9 @@ SIMCUDA_EXPORT cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     const StreamRef ref = resolve_stream(thread, stream);
     if (ref.device == nullptr) {
       return cudaErrorInvalidResourceHandle;
+    }
+    if (ref.captured) [[unlikely]] {
+      if (const Captured captured = capture_forbids(ref)) return *captured;
     }
     return synchronize(thread, *ref.device, CostId::StreamSynchronize, [&] {
       return ref.device->core.synchronize_stream(ref.id, thread.now_ns());
@@ -155,49 +164,6 @@ SIMCUDA_EXPORT cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long lo
       return ref.device == nullptr ? cudaErrorInvalidResourceHandle : cudaErrorInvalidValue;
     }
     *id = ref.stream == nullptr ? 1 : ref.stream->number.load();
-    return cudaSuccess;
-  });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
-                                                 cudaStreamCaptureStatus* status) {
-  return runtime_call<"cudaStreamIsCapturing">({number(stream)}, [&](ThreadState& thread) {
-    const StreamRef ref = resolve_stream(thread, stream);
-    if (ref.device == nullptr || status == nullptr) {
-      return ref.device == nullptr ? cudaErrorInvalidResourceHandle : cudaErrorInvalidValue;
-    }
-    thread.charge(CostId::GetDevice);
-    *status = cudaStreamCaptureStatusNone;
-    return cudaSuccess;
-  });
-}
-
-#if CUDART_VERSION >= 13000
-SIMCUDA_EXPORT cudaError_t cudaStreamGetCaptureInfo(
-    cudaStream_t stream, cudaStreamCaptureStatus* status, unsigned long long* /*id*/,
-    cudaGraph_t* /*graph*/, const cudaGraphNode_t** /*dependencies*/,
-    const cudaGraphEdgeData** /*edges*/, size_t* /*dependency_count*/) {
-  return runtime_call<"cudaStreamGetCaptureInfo">({number(stream)}, [&](ThreadState& thread) {
-    const StreamRef ref = resolve_stream(thread, stream);
-    if (ref.device == nullptr || status == nullptr) {
-      return ref.device == nullptr ? cudaErrorInvalidResourceHandle : cudaErrorInvalidValue;
-    }
-    // Nothing else is written where nothing is captured.
-    thread.charge(CostId::GetDevice);
-    *status = cudaStreamCaptureStatusNone;
-    return cudaSuccess;
-  });
-}
-#endif
-
-SIMCUDA_EXPORT cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  return runtime_call<"cudaThreadExchangeStreamCaptureMode">({}, [&](ThreadState& thread) {
-    static thread_local cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
-    if (mode == nullptr) {
-      return cudaErrorInvalidValue;
-    }
-    thread.charge(CostId::GetDevice);
-    std::swap(*mode, current);
     return cudaSuccess;
   });
 }

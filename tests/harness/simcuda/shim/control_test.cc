@@ -146,11 +146,11 @@ TEST_CASE("counts start again, and a misspelt name is no count of 0") {
   CHECK(SIMCU(simcu_call_count)(nullptr) == 0);
   CHECK(cudaMemGetInfo(nullptr, nullptr) == cudaSuccess);  // the fault was taken back
   CHECK(SIMCU(simcu_call_count)("cudaMemGetInfo") == 1);
-  CHECK(SIMCU(simcu_call_count)("cudaGraphLaunch") == 0);  // exists, is not implemented
+  CHECK(SIMCU(simcu_call_count)("cudaUserObjectRelease") == 0);  // exists, is not implemented
   CHECK(SIMCU(simcu_call_count)("cudaMaloc") == SIMCU_NO_SUCH_CALL);
   CHECK(std::string(SIMCU(simcu_last_message)())
             .starts_with("simcu_call_count: no function 'cudaMaloc'; did you mean 'cudaMalloc'"));
-  CHECK(SIMCU(simcu_fail_calls)("cudaGraphLaunch", 1, 1, 2) == cudaErrorInvalidValue);
+  CHECK(SIMCU(simcu_fail_calls)("cudaUserObjectRelease", 1, 1, 2) == cudaErrorInvalidValue);
 }
 
 TEST_CASE("calls are counted and logged") {
@@ -234,11 +234,10 @@ TEST_CASE(
     "nothing of the above needed a function that simcuda lacks, and one that it lacks is counted") {
   CHECK(SIMCU(simcu_unimplemented_count)() == 0);
   CHECK(std::string(SIMCU(simcu_unimplemented_names)()).empty());
-  cudaGraph_t graph = nullptr;
-  CHECK(cudaGraphCreate(&graph, 0) == cudaErrorNotSupported);
+  CHECK(cudaUserObjectRelease(nullptr, 1) == cudaErrorNotSupported);
   CHECK(cudaGetLastError() == cudaErrorNotSupported);
   CHECK(SIMCU(simcu_unimplemented_count)() == 1);
-  CHECK(std::string(SIMCU(simcu_unimplemented_names)()) == "cudaGraphCreate");
+  CHECK(std::string(SIMCU(simcu_unimplemented_names)()) == "cudaUserObjectRelease");
   void* managed = nullptr;
   CHECK(cudaMallocManaged(&managed, 4096, cudaMemAttachGlobal) == cudaErrorNotSupported);
   CHECK(cudaGetLastError() == cudaErrorNotSupported);

@@ -129,8 +129,8 @@ TEST_CASE("faults from the environment are read or refused") {
   const std::string misspelt = report("SIMCUDA_FAIL=cudaMaloc:4:1:2");
   CHECK(contains(misspelt, "SIMCUDA_FAIL: no function 'cudaMaloc'; did you mean 'cudaMalloc'"));
   CHECK(contains(misspelt, "cudaErrorInitializationError"));
-  CHECK(contains(report("SIMCUDA_FAIL=cudaGraphLaunch:1:1:2"),
-                 "cudaGraphLaunch is not implemented by simcuda"));
+  CHECK(contains(report("SIMCUDA_FAIL=cudaUserObjectRelease:1:1:2"),
+                 "cudaUserObjectRelease is not implemented by simcuda"));
   CHECK(contains(report("SIMCUDA_FAIL=cudaMalloc:x"), "SIMCUDA_FAIL: wanted API:NTH:COUNT:ERROR"));
 }
 

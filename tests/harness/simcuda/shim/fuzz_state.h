@@ -44,6 +44,7 @@ class Handles {
 
 struct Shared {
   Handles blocks, pinned, streams, events, pools, memory_handles, ranges, event_sets;
+  Handles graphs, nodes, execs;
   std::mutex contents;                   // the bytes of device memory are the program's to guard
   std::atomic<std::uint64_t> gate{1};    // each is opened by who closed it
   std::atomic<std::uint64_t> served{0};  // requests for device memory
@@ -75,7 +76,8 @@ class State {
     if (one_in(40)) return garbage(kind.get(random_, false));
     if (one_in(40)) {
       Handles* const others[] = {&shared_->blocks,         &shared_->streams, &shared_->events,
-                                 &shared_->memory_handles, &shared_->ranges,  &shared_->pools};
+                                 &shared_->memory_handles, &shared_->ranges,  &shared_->pools,
+                                 &shared_->graphs,         &shared_->nodes,   &shared_->execs};
       return others[below(std::size(others))]->get(random_, false);
     }
     return kind.get(random_, take && !one_in(8));
@@ -108,6 +110,7 @@ struct Step {
 [[nodiscard]] std::span<const Step> mapping_steps();
 [[nodiscard]] std::span<const Step> order_steps();
 [[nodiscard]] std::span<const Step> question_steps();
+[[nodiscard]] std::span<const Step> graph_steps();
 
 // The driver's and NVML's functions are not in the library that the linker is given.
 template <class Function>

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,22 +26,39 @@ std::uint64_t number_of(const char* variable, std::uint64_t otherwise) {
 // Each step as often as its weight says.
 std::vector<const Step*> weighted_steps() {
   std::vector<const Step*> steps;
-  for (const auto& part : {memory_steps(), mapping_steps(), order_steps(), question_steps()}) {
+  for (const auto& part :
+       {memory_steps(), mapping_steps(), order_steps(), question_steps(), graph_steps()}) {
     for (const Step& step : part) steps.insert(steps.end(), step.weight, &step);
   }
   return steps;
 }
 
+// What a thread captured in its own default streams, nobody else can end.
+void end_own_captures() {
+  for (const int device : {1, 0}) {
+    cudaGraph_t graph = nullptr;
+    (void)cudaSetDevice(device);
+    (void)cudaStreamEndCapture(cudaStreamPerThread, &graph);
+    (void)cudaGraphDestroy(graph);
+  }
+}
+
 void run_threads(Shared* shared, std::uint64_t seed, std::uint64_t call_count) {
   const std::vector<const Step*> steps = weighted_steps();
   std::atomic<std::uint64_t> step_count{0};
+  // A graph that one thread captured names that thread's host memory, and others launch it.
+  std::vector<std::unique_ptr<State>> states;
+  for (std::size_t i = 0; i < kThreadCount; ++i) {
+    states.push_back(std::make_unique<State>(shared, seed * kThreadCount + i));
+  }
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < kThreadCount; ++i) {
     threads.emplace_back([&, i] {
-      State state(shared, seed * kThreadCount + i);
+      State& state = *states[i];
       while (step_count.fetch_add(1) < call_count) {
         steps[state.below(steps.size())]->perform(state);
       }
+      end_own_captures();
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -60,6 +78,9 @@ TEST_CASE("calls of all kinds from several threads neither crash nor hang") {
   CHECK(FUZZ_FIND(simcu_unimplemented_count)() == 0);
   CHECK(shared.told > 0);
   CHECK(shared.served > call_count / 50);
+  // Captures go with their streams.
+  for (const std::uint64_t stream : shared.streams.drain())
+    (void)cudaStreamDestroy(reinterpret_cast<cudaStream_t>(stream));
   for (const std::uint64_t block : shared.blocks.drain())
     (void)cudaFree(reinterpret_cast<void*>(block));
   // It still works for a program that makes no mistake.

@@ -39,7 +39,7 @@ expect() {
 
 expect 0 "sum 10" -- "$launcher" "$static_program"
 case $output in *simcuda*) echo "FAILED: unexpected words: $output"; failures=$((failures + 1)) ;; esac
-expect 0 "sum 10" "simcuda lacks: cudaGraphCreate" -- "$launcher" "$static_program" graph
+expect 0 "sum 10" "simcuda lacks: cudaUserObjectRelease" -- "$launcher" "$static_program" lacking
 expect 0 done -- "$launcher" "$shared_program" clean
 expect 1 "cudaMallocAsync: out of memory" -- env SIMCUDA_FAIL=cudaMallocAsync:1:1:2 "$launcher" "$static_program"
 

@@ -37,8 +37,7 @@ int main(int argument_count, char**) {
     model("add_one", &add_one_model, nullptr);
   }
   if (argument_count > 1) {  // a call that simcuda lacks
-    cudaGraph_t graph = nullptr;
-    (void)cudaGraphCreate(&graph, 0);
+    (void)cudaUserObjectRelease(nullptr, 1);
     (void)cudaGetLastError();
   }
   int values[4] = {0, 1, 2, 3};

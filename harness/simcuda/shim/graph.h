@@ -1,0 +1,155 @@
+// Graphs as the shims keep them: nodes in the order in which they were added, what each does when a
+// launch comes to it, and what was instantiated. In: nodes from captures and from the program. Out:
+// plans, which a launch carries out.
+//
+// Everything here, and captures, is guarded by graph_mutex(); a device's lock is only taken inside
+// it. No function of the program is called under it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/simulated_device.h"
+
+namespace simcuda {
+
+struct GraphPlan;
+
+enum class NodeKind : std::uint8_t {
+  Empty,
+  Work,  // a kernel, copy or fill
+  Gate,  // a kernel that ends when a gate opens
+  HostFunction,
+  WaitEvent,
+  RecordEvent,
+  Allocate,
+  Free,
+  Child,  // a graph that was launched in the capture
+};
+
+// What came of a piece of work whose effect on memory has just happened.
+struct NodeRun {
+  cudaError_t error = cudaSuccess;
+  std::uint64_t duration_ns = 0;
+};
+
+// What a node does at each launch.
+struct NodeWork {
+  NodeKind kind = NodeKind::Empty;
+  cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+  std::function<NodeRun()> run = {};  // Work; called without locks
+  std::uint64_t gate = 0;
+  cudaHostFn_t function = nullptr;
+  void* data = nullptr;
+  SimEvent* event = nullptr;
+  EventId event_id = 0;  // tells the event from a later one in its place
+  Range block = {};      // Allocate: where; Free: lo is what
+  std::shared_ptr<const GraphPlan> child = {};
+};
+
+struct SimGraph;
+
+// Behind cudaGraphNode_t.
+struct SimGraphNode {
+  bool live = false;
+  SimGraph* graph = nullptr;
+  std::vector<SimGraphNode*> dependencies;
+  std::shared_ptr<const NodeWork> work;
+};
+
+// An allocation of a graph, and the node that frees it again: null where the graph does not.
+struct GraphAllocation {
+  Range range;
+  const SimGraphNode* free_node = nullptr;
+};
+
+// How many executable graphs a graph with memory nodes has; outlives the graph.
+struct Instances {
+  std::uint32_t count = 0;
+};
+
+// Behind cudaGraph_t.
+struct SimGraph {
+  bool live = false;
+  bool is_captured_into = false;
+  SimulatedDevice* device = nullptr;  // of its work; null as long as there is none
+  ArenaId arena = 0;                  // 0: it allocates nothing
+  std::vector<SimGraphNode*> nodes;
+  std::vector<GraphAllocation> allocations;
+  bool has_memory_nodes = false;
+  std::shared_ptr<Instances> instances;
+};
+
+struct PlannedNode {
+  std::shared_ptr<const NodeWork> work;
+  std::vector<std::uint32_t> dependencies;  // indices of earlier nodes
+};
+
+// What a launch does, in an order that keeps all dependencies. Never changed once it is made.
+struct GraphPlan {
+  SimulatedDevice* device = nullptr;
+  ArenaId arena = 0;
+  bool has_memory_nodes = false;
+  std::vector<PlannedNode> nodes;
+  std::vector<Range> unfreed;  // allocations that the graph does not free itself
+};
+
+// Behind cudaGraphExec_t.
+struct SimGraphExec {
+  bool live = false;
+  std::uint64_t flags = 0;
+  std::shared_ptr<const GraphPlan> plan;
+  std::shared_ptr<Instances> instances;
+  SimulatedDevice* last_device = nullptr;
+  EventId last_end = 0;  // recorded behind the last launch; 0: none yet
+};
+
+[[nodiscard]] std::mutex& graph_mutex();
+
+// Null where the handle is none of ours, or was destroyed.
+[[nodiscard]] SimGraph* resolve_graph(cudaGraph_t graph);
+[[nodiscard]] SimGraphNode* resolve_node(cudaGraphNode_t node);
+[[nodiscard]] SimGraphExec* resolve_exec(cudaGraphExec_t exec);
+template <class Handle, class Object>
+[[nodiscard]] Handle handle_of(Object* object) {
+  return reinterpret_cast<Handle>(object);
+}
+
+// Null where a million are in use.
+[[nodiscard]] SimGraph* new_graph();
+[[nodiscard]] SimGraphNode* add_node(SimGraph& graph, std::vector<SimGraphNode*> dependencies,
+                                     NodeWork work);
+[[nodiscard]] SimGraphExec* new_exec(std::shared_ptr<const GraphPlan> plan);
+void destroy_graph(SimGraph& graph);
+void recycle_exec(SimGraphExec& exec);
+
+// The nodes and all that they depend on.
+[[nodiscard]] std::unordered_set<const SimGraphNode*> with_ancestors(
+    const std::vector<SimGraphNode*>& nodes);
+
+// Adds an allocation node, or a free node. InvalidValue where the graph cannot free that address.
+struct GraphAllocationResult {
+  cudaError_t error = cudaSuccess;
+  SimGraphNode* node = nullptr;
+  std::uint64_t address = 0;
+};
+[[nodiscard]] GraphAllocationResult add_allocation(SimGraph& graph, SimulatedDevice& device,
+                                                   std::vector<SimGraphNode*> dependencies,
+                                                   std::uint64_t size_bytes);
+[[nodiscard]] GraphAllocationResult add_free(SimGraph& graph, SimulatedDevice& device,
+                                             std::vector<SimGraphNode*> dependencies,
+                                             std::uint64_t address);
+
+// Null where the dependencies go round in a circle.
+[[nodiscard]] std::shared_ptr<const GraphPlan> make_plan(const SimGraph& graph);
+
+// Carries the executable graph out on a stream, which is not captured. Without graph_mutex().
+[[nodiscard]] cudaError_t launch_graph(ThreadState& thread, cudaGraphExec_t exec, StreamRef ref);
+
+}  // namespace simcuda

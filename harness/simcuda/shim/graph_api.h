@@ -1,0 +1,100 @@
+// What the runtime's and the driver's functions of graphs share: both have the same numbers for
+// errors, modes, kinds and attributes. In: what the program passes, right or wrong. Out: the error.
+#pragma once
+
+#include "harness/simcuda/shim/graph.h"
+
+namespace simcuda {
+
+// ---- capture
+[[nodiscard]] cudaError_t api_begin_capture(ThreadState& thread, cudaStream_t stream,
+                                            cudaStreamCaptureMode mode);
+struct CaptureTarget {
+  cudaGraph_t graph = nullptr;
+  const cudaGraphNode_t* dependencies = nullptr;
+  const void* edges = nullptr;  // not looked at: only plain edges are known
+  std::size_t dependency_count = 0;
+};
+[[nodiscard]] cudaError_t api_begin_capture_to_graph(ThreadState& thread, cudaStream_t stream,
+                                                     CaptureTarget target,
+                                                     cudaStreamCaptureMode mode);
+[[nodiscard]] cudaError_t api_end_capture(ThreadState& thread, cudaStream_t stream,
+                                          cudaGraph_t* graph);
+// Where nothing is captured, nothing but the status is written. Null: not asked for.
+struct CaptureAnswer {
+  int* status = nullptr;
+  unsigned long long* id = nullptr;
+  cudaGraph_t* graph = nullptr;
+  const cudaGraphNode_t** dependencies = nullptr;
+  const void** edges = nullptr;
+  std::size_t* dependency_count = nullptr;
+};
+[[nodiscard]] cudaError_t api_capture_info(ThreadState& thread, cudaStream_t stream,
+                                           CaptureAnswer answer);
+[[nodiscard]] cudaError_t api_exchange_mode(ThreadState& thread, int* mode);
+[[nodiscard]] cudaError_t api_update_dependencies(ThreadState& thread, cudaStream_t stream,
+                                                  const cudaGraphNode_t* dependencies,
+                                                  std::size_t count, unsigned flags);
+
+// ---- graphs and nodes
+[[nodiscard]] cudaError_t api_graph_create(ThreadState& thread, cudaGraph_t* graph, unsigned flags);
+[[nodiscard]] cudaError_t api_graph_destroy(ThreadState& thread, cudaGraph_t graph);
+[[nodiscard]] cudaError_t api_graph_clone(ThreadState& thread, cudaGraph_t* clone,
+                                          cudaGraph_t original);
+// Lists as CUDA gives them: `list` null asks for the number alone.
+[[nodiscard]] cudaError_t api_graph_nodes(ThreadState& thread, cudaGraph_t graph,
+                                          cudaGraphNode_t* list, std::size_t* count);
+[[nodiscard]] cudaError_t api_graph_roots(ThreadState& thread, cudaGraph_t graph,
+                                          cudaGraphNode_t* list, std::size_t* count);
+[[nodiscard]] cudaError_t api_graph_edges(ThreadState& thread, cudaGraph_t graph,
+                                          cudaGraphNode_t* from, cudaGraphNode_t* to, void* edges,
+                                          std::size_t* count);
+[[nodiscard]] cudaError_t api_node_dependencies(ThreadState& thread, cudaGraphNode_t node,
+                                                cudaGraphNode_t* list, void* edges,
+                                                std::size_t* count);
+[[nodiscard]] cudaError_t api_node_dependents(ThreadState& thread, cudaGraphNode_t node,
+                                              cudaGraphNode_t* list, void* edges,
+                                              std::size_t* count);
+[[nodiscard]] cudaError_t api_node_type(ThreadState& thread, cudaGraphNode_t node, int* type);
+[[nodiscard]] cudaError_t api_graph_print(ThreadState& thread, cudaGraph_t graph, const char* path);
+
+struct NodePlace {
+  cudaGraphNode_t* node = nullptr;  // out
+  cudaGraph_t graph = nullptr;
+  const cudaGraphNode_t* dependencies = nullptr;
+  std::size_t dependency_count = 0;
+};
+[[nodiscard]] cudaError_t api_add_empty_node(ThreadState& thread, NodePlace place);
+[[nodiscard]] cudaError_t api_add_allocation_node(ThreadState& thread, NodePlace place,
+                                                  cudaMemAllocNodeParams* parameters);
+[[nodiscard]] cudaError_t api_add_free_node(ThreadState& thread, NodePlace place,
+                                            std::uint64_t address);
+[[nodiscard]] cudaError_t api_allocation_node(ThreadState& thread, cudaGraphNode_t node,
+                                              cudaMemAllocNodeParams* parameters);
+[[nodiscard]] cudaError_t api_free_node(ThreadState& thread, cudaGraphNode_t node,
+                                        std::uint64_t* address);
+
+// ---- executable graphs
+[[nodiscard]] cudaError_t api_instantiate(ThreadState& thread, cudaGraphExec_t* exec,
+                                          cudaGraph_t graph, unsigned long long flags);
+[[nodiscard]] cudaError_t api_instantiate_with(ThreadState& thread, cudaGraphExec_t* exec,
+                                               cudaGraph_t graph,
+                                               cudaGraphInstantiateParams* parameters);
+[[nodiscard]] cudaError_t api_exec_destroy(ThreadState& thread, cudaGraphExec_t exec);
+[[nodiscard]] cudaError_t api_exec_flags(ThreadState& thread, cudaGraphExec_t exec,
+                                         unsigned long long* flags);
+[[nodiscard]] cudaError_t api_exec_update(ThreadState& thread, cudaGraphExec_t exec,
+                                          cudaGraph_t graph, cudaGraphExecUpdateResultInfo* result);
+[[nodiscard]] cudaError_t api_launch(ThreadState& thread, cudaGraphExec_t exec,
+                                     cudaStream_t stream);
+[[nodiscard]] cudaError_t api_upload(ThreadState& thread, cudaGraphExec_t exec,
+                                     cudaStream_t stream);
+
+// ---- the device's memory of graphs
+[[nodiscard]] cudaError_t api_get_graph_memory(ThreadState& thread, int device, int attribute,
+                                               void* value);
+[[nodiscard]] cudaError_t api_set_graph_memory(ThreadState& thread, int device, int attribute,
+                                               const void* value);
+[[nodiscard]] cudaError_t api_trim_graph_memory(ThreadState& thread, int device);
+
+}  // namespace simcuda

@@ -1,0 +1,65 @@
+// See memory_bytes.h.
+#include "harness/simcuda/shim/memory_bytes.h"
+
+#include <cstring>
+
+#include "base/link_time.h"
+#include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/touches.h"
+
+namespace simcuda {
+
+Bytes locate(const void* pointer, std::size_t size_bytes) {
+  const std::uint64_t address = number(pointer);
+  SimulatedDevice* device = device_of_address(address);
+  if (device == nullptr) {
+    return {.data = static_cast<unsigned char*>(const_cast<void*>(pointer))};
+  }
+  tell_touch(pointer, size_bytes);
+  const std::lock_guard lock(device->mutex);
+  return {.data = static_cast<unsigned char*>(device->view(address, size_bytes)), .device = device};
+}
+
+bool direction_fits(cudaMemcpyKind kind, const Bytes& to, const Bytes& from) {
+  switch (kind) {
+    case cudaMemcpyHostToHost:
+      return to.device == nullptr && from.device == nullptr;
+    case cudaMemcpyHostToDevice:
+      return to.device != nullptr;
+    case cudaMemcpyDeviceToHost:
+      return from.device != nullptr;
+    case cudaMemcpyDeviceToDevice:
+      return to.device != nullptr && from.device != nullptr;
+    default:
+      return true;
+  }
+}
+
+CostId copy_cost(const Bytes& to, const Bytes& from) {
+  if (to.device != nullptr && from.device != nullptr) {
+    return CostId::MemcpyOnDevice;
+  }
+  return to.device != nullptr ? CostId::MemcpyHostToDevice : CostId::MemcpyDeviceToHost;
+}
+
+std::uint64_t copy_ns(const Bytes& to, const Bytes& from, std::size_t size_bytes) {
+  const bool is_between_devices =
+      to.device != nullptr && from.device != nullptr && to.device != from.device;
+  return is_between_devices ? allocmark::link_ns(size_bytes)
+                            : median_cost(copy_cost(to, from), size_bytes);
+}
+
+void move_bytes(const Bytes& to, const Bytes& from, const CopyShape& shape) {
+  for (std::size_t row = 0; row < shape.row_count; ++row) {
+    std::memmove(to.data + row * shape.to_pitch_bytes, from.data + row * shape.from_pitch_bytes,
+                 shape.width_bytes);
+  }
+}
+
+void set_bytes(const Bytes& to, int value, const CopyShape& shape) {
+  for (std::size_t row = 0; row < shape.row_count; ++row) {
+    std::memset(to.data + row * shape.to_pitch_bytes, value, shape.width_bytes);
+  }
+}
+
+}  // namespace simcuda

@@ -1,0 +1,44 @@
+// Bytes that a program's pointers mean, and rectangles of them that are moved or set. In: pointers.
+// Out: where the simulator has the bytes, and what it costs to move them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "harness/simcuda/shim/cost.h"
+#include "harness/simcuda/shim/simulated_device.h"
+
+namespace simcuda {
+
+struct Bytes {
+  unsigned char* data = nullptr;      // null: not accessible
+  SimulatedDevice* device = nullptr;  // null: host memory
+};
+
+// Without the device's lock.
+[[nodiscard]] Bytes locate(const void* pointer, std::size_t size_bytes);
+
+[[nodiscard]] bool direction_fits(cudaMemcpyKind kind, const Bytes& to, const Bytes& from);
+[[nodiscard]] CostId copy_cost(const Bytes& to, const Bytes& from);
+// How long a copy takes on the device.
+[[nodiscard]] std::uint64_t copy_ns(const Bytes& to, const Bytes& from, std::size_t size_bytes);
+
+// One rectangle; plain copies have one row.
+struct CopyShape {
+  std::size_t to_pitch_bytes = 0;
+  std::size_t from_pitch_bytes = 0;
+  std::size_t width_bytes = 0;
+  std::size_t row_count = 1;
+};
+[[nodiscard]] inline std::size_t span_bytes(std::size_t pitch_bytes, const CopyShape& shape) {
+  return pitch_bytes * (shape.row_count - 1) + shape.width_bytes;
+}
+void move_bytes(const Bytes& to, const Bytes& from, const CopyShape& shape);
+void set_bytes(const Bytes& to, int value, const CopyShape& shape);
+
+// Without a device where the thread has none, or the stream is no stream of it.
+[[nodiscard]] inline StreamRef stream_of_device(ThreadState& thread, cudaStream_t stream) {
+  return current_device(thread) == nullptr ? StreamRef{} : resolve_stream(thread, stream);
+}
+
+}  // namespace simcuda
