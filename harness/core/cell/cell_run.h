@@ -92,6 +92,10 @@ class CellRun {
     std::optional<RequestClock> requests;  // nothing where the trace tells of no requests
   };
   void soak_pass(Backend& backend, Recorder& recorder, SoakWindow& window);
+  // Where the requests of the pass that comes go; null where the trace has too many, or no memory.
+  [[nodiscard]] std::vector<void*>* fresh_places();
+  // The rule that the pass broke, if any; nothing where places were not kept.
+  [[nodiscard]] std::optional<std::string> broken_place();
   void timed_pass(std::uint32_t pass_index);
   double measure_reference();
   [[nodiscard]] HostScale least_disturbed_scale() const;
@@ -141,6 +145,7 @@ class CellRun {
   HostReference reference_;
   double clock_ns_ = 0, clock_step_ns_ = 0;  // what reading the clock costs, in which it advances
   std::vector<std::uint64_t> driver_ns_by_pass_;
+  std::vector<void*> places_;               // of the requests of a pass without checks
   std::vector<PassParts> parts_by_pass_;    // where usual_ is
   std::uint64_t timed_placement_hash_ = 0;  // of timed passes, where they decide as they should
   std::uint64_t cold_ticks_ = 0;            // of the backend's first calls

@@ -60,7 +60,7 @@ void CellRun::soak(const SoakSpec& spec, const std::function<void(const SoakWind
   clock_.finish_calibration();
   Recorder recorder({.scale = clock_.scale(), .has_driver_model = simcu_.present});
   const std::uint64_t bytes_before = used_bytes();
-  const std::unique_ptr<Backend> backend = make_backend();
+  std::unique_ptr<Backend> backend = make_backend();
   const SoakClock time(simcu_);
   std::uint64_t calls_before = 0;
   double begin_s = 0;
@@ -71,6 +71,7 @@ void CellRun::soak(const SoakSpec& spec, const std::function<void(const SoakWind
     const double end_s = std::min(begin_s + spec.window_s, spec.seconds - spec.begin_s);
     do {
       soak_pass(*backend, recorder, window);
+      if (over_) return (void)backend.release();
     } while (time.elapsed_s() < end_s &&
              !(time.is_simulated() && window.pass_count >= kSimulatedPassCount));
     if (time.is_simulated()) time.idle_until(end_s);
@@ -106,7 +107,8 @@ void CellRun::soak_pass(Backend& backend, Recorder& recorder, SoakWindow& window
                                 .on_oom = on_oom_,
                                 .recorder = &recorder,
                                 .clock = &clock_,
-                                .simcu_clock = simcu_clock()});
+                                .simcu_clock = simcu_clock(),
+                                .places = fresh_places()});
   trace_->for_each_step_batch([&](const TraceBatch& batch) {
     replayer.reserve_slots(batch.slot_count);
     replayer.run(batch.steps);
@@ -114,6 +116,13 @@ void CellRun::soak_pass(Backend& backend, Recorder& recorder, SoakWindow& window
   });
   work_->synchronize();
   recorder.end_pass();
+  if (const auto broken = broken_place()) {
+    // As end_broken(): what lives is not given back.
+    result_.status = CellStatus::Failed;
+    result_.reason = *broken;
+    over_ = true;
+    return;
+  }
   replayer.release_live();
   work_->synchronize();
   ++window.pass_count;

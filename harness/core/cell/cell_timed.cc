@@ -11,6 +11,7 @@
 
 #include "harness/core/cell/cell_run.h"
 #include "harness/core/cell/null_overhead.h"
+#include "harness/core/check/pass_places.h"
 #include "results/compare/width.h"
 
 namespace allocmark {
@@ -48,6 +49,7 @@ void CellRun::timed_passes() {
   const std::uint32_t pass_count = rule.width_max > 0 ? rule.pass_count_max : spec_.pass_count;
   for (std::uint32_t i = 0; next_pass(i, pass_count); ++i) {
     timed_pass(i);
+    if (over_) return;
     ++result_.pass_count;
     if (rule.width_max > 0 && narrow_enough(result_, rule, clock_.step_ns())) break;
   }
@@ -130,7 +132,8 @@ void CellRun::timed_pass(std::uint32_t pass_index) {
                                 .steps = &steps,
                                 .requests = requests,
                                 .clock = &clock_,
-                                .simcu_clock = simcu_clock()});
+                                .simcu_clock = simcu_clock(),
+                                .places = fresh_places()});
   std::uint64_t wall_ticks = 0;
   trace_->for_each_step_batch([&](const TraceBatch& batch) {
     replayer.reserve_slots(batch.slot_count);
@@ -154,12 +157,34 @@ void CellRun::timed_pass(std::uint32_t pass_index) {
       replayer.placement_hash() != timed_placement_hash_) {
     warn_once("not deterministic: timed pass " + std::to_string(pass_index + 1) +
               " had other placements or failures than the checked pass");
+    // Where they are those of the checked pass, they have been looked at.
+    if (const auto broken = broken_place()) {
+      return end_broken(*broken + ", in timed pass " + std::to_string(pass_index + 1),
+                        std::move(backend));
+    }
   }
   summary.oom_count = replayer.counts().oom_count;
   summary.residue_bytes = end_pass(replayer, backend, bytes_before);
   summary.step_ns_mean = static_cast<double>(steps.pass_step_ns_mean());
   summary.wall_ns = static_cast<double>(wall_ticks) * clock_.scale().ns_per_tick();
   keep_pass(std::move(summary));
+}
+
+std::vector<void*>* CellRun::fresh_places() {
+  const TraceFacts& facts = trace_->facts();
+  const std::uint64_t count = facts.allocate_count + facts.failed_before_count;
+  if (!has_device_ || count > PassPlaces::kCountMax) return nullptr;
+  places_.clear();
+  places_.reserve(count);
+  return &places_;
+}
+
+std::optional<std::string> CellRun::broken_place() {
+  if (places_.empty()) return std::nullopt;
+  const BackendCapabilities claims = entry_->capabilities_for(spec_.key.conf_text());
+  PassPlaces pass(places_, claims.alignment_bytes);
+  trace_->for_each_batch([&](const TraceBatch& batch) { return pass.run(batch); });
+  return pass.broken();
 }
 
 // What the pass recorded, and its part of the sum.

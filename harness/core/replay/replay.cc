@@ -149,6 +149,7 @@ inline bool Replayer::allocate(const ReplayStep& step) {
   const AllocateResult result = setup_.backend->allocate(step.size_bytes, stream);
   timer.stop();
 
+  note_place(result);
   ReplayBlock& block = blocks_[step.slot];
   if (result.status == AllocateStatus::Ok) [[likely]] {
     block = ReplayBlock{.pointer = result.pointer,
@@ -178,6 +179,7 @@ void Replayer::ask_again(const ReplayStep& step) {
   const cudaStream_t stream = setup_.streams[step.stream];
   const auto ask = [&] {
     const AllocateResult result = setup_.backend->allocate(step.size_bytes, stream);
+    note_place(result);
     const bool served = result.status == AllocateStatus::Ok;
     block = ReplayBlock{.pointer = result.pointer,
                         .size_bytes = step.size_bytes,

@@ -76,6 +76,9 @@ struct ReplaySetup {
   // A kernel of that length follows every request on its stream, for traces that tell nothing of
   // the device's work (assumed_work.h); 0: none.
   std::uint64_t assumed_kernel_ns = 0;
+  // Gets the address of every request, null where it failed; the caller has made room for all.
+  // Null: nobody asks.
+  std::vector<void*>* places = nullptr;
 };
 
 // The call that a step of a private pool stands for, or a Trim of one.
@@ -119,6 +122,10 @@ class Replayer {
   template <bool kTimed>
   void run_other(const ReplayStep& step);
   void follow_requests(const ReplayStep& step);
+  void note_place(const AllocateResult& result) {
+    if (setup_.places == nullptr) return;
+    setup_.places->push_back(result.status == AllocateStatus::Ok ? result.pointer : nullptr);
+  }
 
   ReplaySetup setup_;
   ReplayCounts counts_;

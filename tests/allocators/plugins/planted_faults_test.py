@@ -39,6 +39,7 @@ FAULTS = [
     ("leaks_lost_blocks", "forgets every 50th freed block", EXACT, TRAIN, ["residue_bytes"]),
     ("loses_blocks", "uses every 50th freed block no more", EXACT, TIGHT, ["oom_count", "device_bytes_peak"]),
     ("double_handout", "hands out a live block again", EXACT, TRAIN, ["status"]),
+    ("double_handout_later", "the same, after the second trim", EXACT, TRAIN, ["status"]),
     ("block_too_small", "hands out half a block", EXACT, TRAIN, ["status"]),
     ("shrinking_alignment", "aligns to 8 bytes from the 500th request on", EXACT, TRAIN, ["status"]),
     ("host_pointer", "hands out host memory", EXACT, TRAIN, ["status"]),

@@ -36,6 +36,7 @@ std::vector<void*> lost;          // by a fault, and given back when all is over
 std::vector<size_t> history;      // of requests, for the faults that look through them
 unsigned long request_count = 0;  // of the process
 unsigned long free_count = 0;
+unsigned long trim_count = 0;
 unsigned long pass_requests = 0;  // since the last trim
 volatile uint64_t sink = 1;
 
@@ -134,7 +135,9 @@ bool misbehave(ssize_t size, cudaStream_t stream) {
 void* spoiled(void* pointer, size_t size, cudaStream_t stream) {
   static void* last = nullptr;
   static size_t last_size = 0;
-  if (is("double_handout") && request_count % 500 == 0 && last != nullptr && live.contains(last)) {
+  const bool is_later = is("double_handout_later") && trim_count >= 2;
+  if ((is("double_handout") || is_later) && request_count % 500 == 0 && last != nullptr &&
+      live.contains(last)) {
     lost.push_back(pointer);
     return last;
   }
@@ -154,6 +157,7 @@ void* spoiled(void* pointer, size_t size, cudaStream_t stream) {
 extern "C" void planted_trim() {
   const std::scoped_lock lock(mutex);
   give_back_cache();
+  ++trim_count;
   if (!is("leaks_lost_blocks")) {
     for (void* block : lost) (void)cudaFree(block);
   }
