@@ -17,6 +17,7 @@
 #include "base/bytes.h"
 #include "results/columns/columns.h"
 #include "results/columns/text.h"
+#include "results/compare/compare_advice.h"
 #include "results/compare/compare_writers.h"
 #include "results/utf8.h"
 
@@ -111,7 +112,8 @@ std::string values_text(const NumberComparison& number) {
   return before + (difference > 0 ? " + " : " - ") + value_text(number, std::abs(difference));
 }
 
-std::string change_text(const NumberComparison& number) {
+// With the interval of a timed change, or without.
+std::string change_text(const NumberComparison& number, bool with_interval) {
   if (number.name == "placement_hash") return "differ";
   if (!number.base_text.empty() || !number.now_text.empty()) {
     return number.base_text.text() + " -> " + number.now_text.text();
@@ -124,7 +126,7 @@ std::string change_text(const NumberComparison& number) {
     const double percent = *number.change * 100;
     const std::string change =
         std::abs(percent) < 100 ? fmt::format("{:+.3g}", percent) : fmt::format("{:+.0f}", percent);
-    return fmt::format("{} % ({})", change, interval);
+    return with_interval ? fmt::format("{} % ({})", change, interval) : change + " %";
   }
   return values_text(number);
 }
@@ -139,53 +141,6 @@ std::string certainty_of(const NumberComparison& number) {
   if (number.timed) return "";
   // Of several rounds that differ there are means.
   return is_whole(number.base.value_or(0)) && is_whole(number.now.value_or(0)) ? "exact" : "mean";
-}
-
-// What somebody can do about it.
-std::string advice_for(const CellComparison& cell, const NumberComparison& number) {
-  const std::string& name = number.name;
-  const bool differs = number.reason.contains("differ among themselves");
-  if (number.excused) {
-    return "compare times where both sides serve every request, as with --capacity unlimited";
-  }
-  if (number.verdict == Verdict::NotComparable) return number.reason;
-  if (differs) {
-    return "passes differ: if the plugin keeps memory between them, name its function that gives "
-           "it back (trim:SYMBOL); if it is random, add --rounds";
-  }
-  if (number.verdict == Verdict::Undecided && number.rounds_needed) {
-    return "add --rounds-max with the number of rounds that the line names, or a quieter machine";
-  }
-  if (number.verdict == Verdict::Undecided) return number.reason;
-  if (name == "status") return cell.reason.empty() ? number.reason.text() : cell.reason;
-  if (name == "oom_count" || name == "oom_first.event_index") {
-    return "oom_first in results.jsonl names the first failed request and its cause; --timeline "
-           "draws the memory until then";
-  }
-  if (name == "residue_bytes") {
-    return "device memory stays after all blocks were freed: a cache without its trim:SYMBOL, or a "
-           "leak";
-  }
-  if (name == "unordered_reuse_count") {
-    return "a freed block went to another stream that did not wait for its user: order the reuse "
-           "with an event, and name record_stream:SYMBOL";
-  }
-  if (name == "placement_hash") {
-    return "blocks lie elsewhere, which is neither better nor worse; the policy's fail_on_changed "
-           "makes it fail";
-  }
-  if (name.starts_with("driver_calls.") || name.ends_with("_count")) {
-    return "SIMCUDA_CALL_LOG=FILE lists every driver call with its arguments";
-  }
-  if (name.find("_bytes") != std::string::npos) {
-    return "--timeline draws memory over the trace; look at rounding and at what is cached";
-  }
-  if (number.timed && number.verdict == Verdict::Worse) {
-    return name.find("own") != std::string::npos || name == "cold_ns"
-               ? "the allocator's own code is slower: perf record on the cell shows where"
-               : "the driver's calls are in this time: look at the lines on calls first";
-  }
-  return {};
 }
 
 enum class Family : std::uint8_t { Safety, Exact, Timed };
@@ -276,9 +231,12 @@ class Places {
   std::array<std::set<std::string>, kPartCount> seen_ = {};
 };
 
+std::string padded_whole(const std::string& text, std::size_t width) {
+  return text + std::string(width - std::min(width, display_width(text)) + 1, ' ');
+}
+
 std::string padded(const std::string& text, std::size_t width) {
-  const std::string shown = fitted(text, width);
-  return shown + std::string(width - std::min(width, display_width(shown)) + 1, ' ');
+  return padded_whole(fitted(text, width), width);
 }
 
 // The advice's number in the list below the lines; 0 for none.
@@ -290,14 +248,24 @@ std::size_t note_of(std::vector<std::string>& notes, const std::string& advice) 
   return notes.size();
 }
 
-std::string what_of(const CellFinding& finding) {
-  if (finding.number == nullptr) return finding.cell->reason;
+// At most so wide, if need be without the interval and with a part of the name: a number that is
+// cut is another number.
+std::string what_of(const CellFinding& finding, std::size_t width) {
+  if (finding.number == nullptr) return fitted(finding.cell->reason, width);
   const NumberComparison& number = *finding.number;
-  std::string text = short_name(number.name);
-  text +=
-      number.excused || number.verdict == Verdict::NotComparable ? "" : " " + change_text(number);
-  if (finding.more_count == 0) return text;
-  return fmt::format("{} +{}", text, finding.more_count);
+  const std::string name = short_name(number.name);
+  const std::string more = finding.more_count == 0 ? "" : fmt::format(" +{}", finding.more_count);
+  if (number.excused || number.verdict == Verdict::NotComparable) return fitted(name + more, width);
+  std::string values;
+  for (const bool with_interval : {true, false}) {
+    values = " " + printable(change_text(number, with_interval)) + more;
+    if (display_width(printable(name)) + display_width(values) <= width) {
+      return printable(name) + values;
+    }
+  }
+  constexpr std::size_t kNameWidthMin = 8;
+  const std::size_t room = width - std::min(width, display_width(values));
+  return fitted(name, std::max(room, kNameWidthMin)) + values;
 }
 
 std::string line_of(const CellFinding& finding, const Places& places,
@@ -318,7 +286,7 @@ std::string line_of(const CellFinding& finding, const Places& places,
           : 0;
   std::string line =
       padded(verdict, kWidths[0]) + padded(places.text(*finding.cell), kWidths[1]) +
-      padded(what_of(finding), kWidths[2]) +
+      padded_whole(what_of(finding, kWidths[2]), kWidths[2]) +
       padded(finding.number == nullptr ? "" : certainty_of(*finding.number), kWidths[3]);
   if (note > 0 && placement_note > 0) {
     line += fmt::format("[{},{}]", note, placement_note);
@@ -359,6 +327,20 @@ std::string sides_text(const Comparison& comparison) {
 }
 
 }  // namespace
+
+std::string finding_text(const CellComparison& cell) {
+  if (cell.numbers.empty()) return cell.reason;
+  const std::vector<CellFinding> findings = findings_of(cell);
+  const auto first = std::ranges::find_if(findings, [&](const CellFinding& finding) {
+    return finding.verdict == cell.verdict && finding.number != nullptr;
+  });
+  if (first == findings.end()) return cell.reason;
+  const NumberComparison& number = *first->number;
+  std::string text = fmt::format("{}: {}", to_string(cell.verdict), short_name(number.name));
+  if (number.verdict != Verdict::NotComparable) text += " " + change_text(number, true);
+  const std::string& why = cell.reason.empty() ? number.reason.text() : cell.reason;
+  return why.empty() ? text : text + ": " + why;
+}
 
 std::string render_findings(const Comparison& comparison) {
   const Places places(comparison);

@@ -37,8 +37,10 @@ struct JunitSuite {
   double time_s = 0;
 
   // `element` is failure, error, skipped, or empty where the case passes.
+  // `message` is one line, `text` has everything.
   void add(std::string_view class_name, std::string_view name, double case_time_s,
-           std::string_view element, std::string_view type, std::string_view text) {
+           std::string_view element, std::string_view type, std::string_view message,
+           std::string_view text) {
     ++test_count;
     failure_count += element == "failure" ? 1 : 0;
     error_count += element == "error" ? 1 : 0;
@@ -50,7 +52,7 @@ struct JunitSuite {
       // The schema knows no type of a skipped case.
       const std::string kind =
           element == "skipped" ? "" : fmt::format(" type=\"{}\"", xml_text(type));
-      cases += fmt::format("<{0} message=\"{1}\"{2}>{3}</{0}>", element, xml_text(type), kind,
+      cases += fmt::format("<{0} message=\"{1}\"{2}>{3}</{0}>", element, xml_text(message), kind,
                            xml_text(text));
     }
     cases += "</testcase>\n";
@@ -75,7 +77,7 @@ void add_cell(const CellComparison& cell, JunitSuite& suite) {
     element = "skipped";
   }
   suite.add(cell.key.workload, service_name(cell), cell.now_wall_s, element,
-            to_string(cell.verdict), describe(cell));
+            to_string(cell.verdict), finding_text(cell), describe(cell));
 }
 
 std::string property(std::string_view name, std::string_view value) {
@@ -94,12 +96,14 @@ std::string render_comparison_junit(const Comparison& comparison) {
   JunitSuite suite;
   for (const CellComparison& cell : comparison.cells) add_cell(cell, suite);
   for (const IncompleteCell& cell : comparison.incomplete) {
-    suite.add(cell.key.workload, service_name(cell.key), 0, "error", "no result", cell.reason);
+    suite.add(cell.key.workload, service_name(cell.key), 0, "error", "no result",
+              "no result: " + cell.reason, cell.reason);
   }
   // The whole may fail where no cell does: by policy, or because there was nothing to compare.
   std::string reasons;
   for (const std::string& failure : comparison.failures) reasons += failure + "\n";
-  suite.add("allocmark", "comparison", 0, reasons.empty() ? "" : "failure", "failed", reasons);
+  suite.add("allocmark", "comparison", 0, reasons.empty() ? "" : "failure", "failed",
+            comparison.failures.empty() ? "" : comparison.failures.front(), reasons);
   std::string notes;
   for (const std::string& note : comparison.notes) notes += note + "\n";
   const Environment& environment = comparison.now_environment;

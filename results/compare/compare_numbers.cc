@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "results/compare/compare_calls.h"
 #include "results/compare/count_verdict.h"
 #include "results/derived.h"
 #include "results/json.h"
@@ -23,7 +23,8 @@
 namespace allocmark {
 namespace {
 
-enum class Better : std::uint8_t { Less, More, Neither };
+// LessOrFault: more is worse, and fewer may be a merit or a fault.
+enum class Better : std::uint8_t { Less, More, LessOrFault, Neither };
 
 using Count = std::optional<std::uint64_t>;
 
@@ -53,10 +54,10 @@ constexpr std::array kExactNumbers{
                 }},
     ExactNumber{"device_allocate_count", Better::Less,
                 [](const CellResult& c) { return c.device_allocate_count; }},
-    ExactNumber{"device_free_count", Better::Less,
+    ExactNumber{"device_free_count", Better::LessOrFault,
                 [](const CellResult& c) { return c.device_free_count; }},
     ExactNumber{"retry_count", Better::Less, [](const CellResult& c) { return c.retry_count; }},
-    ExactNumber{"synchronize_all_count", Better::Less,
+    ExactNumber{"synchronize_all_count", Better::LessOrFault,
                 [](const CellResult& c) { return c.synchronize_all_count; }},
 };
 
@@ -95,6 +96,9 @@ void judge_numbers(NumberComparison& number, Better better, const ComparePolicy&
   }
   if (better == Better::Neither) {
     number.verdict = Verdict::Changed;
+  } else if (better == Better::LessOrFault) {
+    number.verdict = difference < 0 ? Verdict::Changed : Verdict::Worse;
+    if (difference < 0) number.reason = kFewerReason;
   } else {
     number.verdict =
         (difference < 0) == (better == Better::Less) ? Verdict::Better : Verdict::Worse;
@@ -185,51 +189,6 @@ void add_safety(const ExactSides& sides, const ComparePolicy& policy,
       number.reason = fmt::format("within the policy's {:.3g} %", floor * 100);
     }
     numbers.push_back(std::move(number));
-  }
-}
-
-CountSeries calls_of(const std::string& function, const Processes& processes) {
-  CountSeries series;
-  for (const CellResult* cell : processes) {
-    double count = 0;
-    for (const auto& [name, calls] : cell->driver_calls) {
-      if (name == function) count = static_cast<double>(calls);
-    }
-    series.push_back({count});
-  }
-  return series;
-}
-
-bool is_zero(const CountSeries& series) {
-  return std::all_of(series.begin(), series.end(),
-                     [](const std::vector<double>& counts) { return counts.front() == 0; });
-}
-
-// A function that one side alone calls instead of another one is a choice, which the times judge;
-// calls on top of the other side's are not.
-void add_driver_calls(const ExactSides& sides, std::vector<NumberComparison>& numbers) {
-  if (sides.base->driver_calls.empty() || sides.now->driver_calls.empty()) return;
-  std::set<std::string> functions;
-  for (const CellResult* cell : {sides.base, sides.now}) {
-    for (const auto& [name, count] : cell->driver_calls) functions.insert(name);
-  }
-  const std::size_t begin = numbers.size();
-  bool begun = false;
-  bool given_up = false;
-  for (const std::string& function : functions) {
-    const CountSeries base = calls_of(function, sides.base_processes);
-    const CountSeries now = calls_of(function, sides.now_processes);
-    NumberComparison number{.name = "driver_calls." + function};
-    judge_counts(base, now, false, number);
-    begun = begun || (is_zero(base) && !is_zero(now));
-    given_up = given_up || (is_zero(now) && !is_zero(base));
-    numbers.push_back(std::move(number));
-  }
-  if (!begun || !given_up) return;
-  for (std::size_t i = begin; i < numbers.size(); ++i) {
-    if (numbers[i].verdict == Verdict::Same) continue;
-    numbers[i].verdict = Verdict::Changed;
-    numbers[i].reason = "other functions are called instead; the times say what that costs";
   }
 }
 

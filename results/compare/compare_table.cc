@@ -129,6 +129,14 @@ void write_numbers(const Comparison& comparison, bool all, const TextSink& sink)
 
 }  // namespace
 
+std::string passed_text(const Comparison& comparison) {
+  const std::size_t undecided =
+      comparison.verdict_counts[static_cast<std::size_t>(Verdict::Undecided)];
+  if (undecided == 0) return "passed";
+  return fmt::format("passed as far as it is decided: {} of {} cells are undecided", undecided,
+                     comparison.cells.size());
+}
+
 std::string render_comparison(const Comparison& comparison, Detail detail) {
   std::string text;
   write_comparison_table(comparison, detail, [&](std::string_view piece) { text += piece; });
@@ -170,7 +178,7 @@ void write_comparison_table(const Comparison& comparison, Detail detail, const T
   for (const std::string& failure : comparison.failures) {
     out += fmt::format("FAILED: {}\n", printable(failure));
   }
-  if (comparison.failures.empty()) out += "passed\n";
+  if (comparison.failures.empty()) out += passed_text(comparison) + '\n';
   sink(out);
 }
 

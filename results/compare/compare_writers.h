@@ -32,6 +32,12 @@ void write_comparison_table(const Comparison& comparison, Detail detail, const T
 // The lines of the findings alone, with what to do below them (compare_findings.cc).
 [[nodiscard]] std::string render_findings(const Comparison& comparison);
 
+// What a cell's verdict rests on, in one line: "worse: failed requests 23 -> 644".
+[[nodiscard]] std::string finding_text(const CellComparison& cell);
+
+// The last line of a comparison that does not fail: "passed", and how much of it is not decided.
+[[nodiscard]] std::string passed_text(const Comparison& comparison);
+
 // The number without a unit: a whole one without a point, any other with one digit after it.
 [[nodiscard]] std::string plain_text(double value);
 

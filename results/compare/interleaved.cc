@@ -184,7 +184,8 @@ Comparison RoundComparer::run() {
     if (policy_.scope == CompareScope::Timed && !refused) {
       std::erase_if(cell.numbers, [](const NumberComparison& number) { return !number.safety; });
     }
-    if (!refused && policy_.scope != CompareScope::Exact) add_timed(rounds, cell, i);
+    const bool is_timed = planned.round_count_max >= run_.plan.round_count;
+    if (!refused && is_timed && policy_.scope != CompareScope::Exact) add_timed(rounds, cell, i);
   }
   judge();
   conclude(policy_, result_);

@@ -34,7 +34,9 @@ inline constexpr std::uint32_t kPassCountMax = 16;
 // The same experiment on both sides; the keys differ where the sides are allocators or confs.
 struct InterleavedCell {
   CellKey base = {}, now = {};
-  std::uint32_t round_count_max = 0;  // at most the plan's; 1 where only exact numbers are in doubt
+  // At most the plan's. Below what the plan has before the first look, only exact numbers are
+  // compared.
+  std::uint32_t round_count_max = 0;
 };
 
 struct InterleavedSide {

@@ -108,6 +108,8 @@ TEST_CASE("every format holds the verdicts, and names from outside stay text") {
 
   const std::string junit = render_comparison_junit(named);
   CHECK(contains(junit, "tests=\"4\" failures=\"4\" errors=\"0\" skipped=\"0\""));
+  CHECK(contains(junit, "<failure message=\"worse: allocate P50 +"));
+  CHECK(contains(junit, "message=\"worse: result ok -&gt; crashed: NEW: crashed: "));
   CHECK_FALSE(contains(junit, "<script>"));
   CHECK_FALSE(contains(junit, "<b>"));
   CHECK(junit.find('\x01') == std::string::npos);

@@ -90,6 +90,8 @@ TEST_CASE("a cell whose own passes differ proves nothing exact") {
   });
   CHECK(count(comparison, Verdict::Undecided) == 1);
   CHECK(comparison.exit_code == ExitCode::Pass);
+  CHECK(
+      contains(text_of(comparison), "passed as far as it is decided: 1 of 3 cells are undecided"));
 }
 
 TEST_CASE("a slower run is worse, a faster one better, and a small change is neither") {
