@@ -246,6 +246,9 @@ struct BackendEntry {
   /// with key, column and what is allowed.
   std::function<std::optional<ErrorText>(std::string_view conf)> check_conf;
 
+  /// What else stands against that config string on a simulated device; null: nothing does.
+  std::optional<ErrorText> (*check_simulated)(std::string_view conf) = nullptr;
+
   /// Makes an instance on the current CUDA device. Throws UsageError (bad conf) or
   /// EnvironmentError.
   std::function<std::unique_ptr<Backend>(const BackendOptions& options)> make;

@@ -13,7 +13,11 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
+
+#include "base/error.h"
+#include "base/input_file.h"
 
 namespace allocmark {
 namespace {
@@ -96,6 +100,16 @@ std::string system_problem(const char* call) {
 
 std::string loadable_path(const std::string& path) {
   return path.find('/') == std::string::npos ? "./" + path : path;
+}
+
+bool carries_cuda_runtime(const std::string& path) {
+  // The name of the runtime's shared memory, which is left where symbols are stripped.
+  constexpr std::string_view kMark = "/cudart.shm.";
+  try {
+    return read_file(path, kProgramInput).find(kMark) != std::string::npos;
+  } catch (const FileError&) {
+    return false;
+  }
 }
 
 std::string library_problem(const LibraryProbe& probe) {

@@ -18,6 +18,10 @@ struct LibraryProbe {
 // block until the timeout.
 [[nodiscard]] std::string library_problem(const LibraryProbe& probe);
 
+// Whether the file brings a CUDA runtime of its own, which nothing can take the place of: no
+// simulated device is seen by it. False where it cannot be read.
+[[nodiscard]] bool carries_cuda_runtime(const std::string& path);
+
 // The path as dlopen takes it: without a slash it would look in the system's folders instead.
 [[nodiscard]] std::string loadable_path(const std::string& path);
 

@@ -61,6 +61,10 @@ std::optional<ErrorText> check_conf(std::string_view text) {
                    .next = "name it as pluggable:PATH.so,MALLOC_SYMBOL,FREE_SYMBOL,KEY:VALUE"};
 }
 
+std::optional<ErrorText> check_simulated(std::string_view text) {
+  return simulated_plugin_error(read_pluggable_conf(text).conf);
+}
+
 std::unique_ptr<Backend> make(const BackendOptions& options) {
   const PluggableConfResult read = read_pluggable_conf(options.conf);
   require_good_conf(read.error);
@@ -106,6 +110,19 @@ auto call_library(const std::string& library, Call call) {
 }
 
 }  // namespace
+
+std::optional<ErrorText> simulated_plugin_error(const PluggableConf& conf) {
+  if (!carries_cuda_runtime(loadable_path(conf.library))) return std::nullopt;
+  return ErrorText{.what = "this library carries the static CUDA runtime",
+                   .where = conf.library,
+                   .wanted =
+                       "one that is linked with libcudart.so, in whose place the simulated "
+                       "runtime is loaded",
+                   .got = "a runtime of its own, which sees no simulated device",
+                   .next =
+                       "link it with nvcc -cudart shared, CMAKE_CUDA_RUNTIME_LIBRARY Shared or "
+                       "-lcudart, or run it on a GPU"};
+}
 
 PluggableConfResult read_pluggable_conf(std::string_view text) {
   ConfSplit split = split_conf(text, conf_keys());
@@ -269,6 +286,7 @@ BackendEntry pluggable_entry() {
           .conf_keys = conf_keys(),
           .argument_keys = {"library", "malloc", "free"},
           .check_conf = check_conf,
+          .check_simulated = check_simulated,
           .make = make,
           .capabilities_with = capabilities_with,
           .residue_hint = residue_hint,

@@ -38,6 +38,9 @@ struct PluggableConfResult {
 // Reads the string; the library itself is not looked at.
 [[nodiscard]] PluggableConfResult read_pluggable_conf(std::string_view text);
 
+// Why the library cannot be used on a simulated device; nothing where it can.
+[[nodiscard]] std::optional<ErrorText> simulated_plugin_error(const PluggableConf& conf);
+
 class PluggableBackend final : public Backend {
  public:
   // Loads the library, which stays loaded until the process ends: it may have threads and caches of

@@ -24,10 +24,14 @@
 
 namespace {
 
+// A stream as the driver counts it: a handle may come again.
+using StreamId = unsigned long long;
+
 struct Block {
   char* base = nullptr;  // what the device gave
   std::uint64_t size_bytes = 0;
   cudaStream_t stream = nullptr;
+  StreamId stream_id = 0;
   int device = 0;
   std::vector<cudaStream_t> used_on;
   std::vector<cudaEvent_t> events;  // what must happen before the block is used again
@@ -35,7 +39,7 @@ struct Block {
 
 std::mutex mutex, other_mutex;
 std::unordered_map<void*, Block> live;
-std::multimap<std::tuple<int, std::uint64_t, cudaStream_t>, Block> kept;
+std::multimap<std::tuple<int, std::uint64_t, StreamId>, Block> kept;
 std::vector<Block> waiting;
 std::vector<cudaEvent_t> spare_events;
 std::uint64_t request_count = 0, free_count = 0, init_count = 0, used_bytes = 0;
@@ -47,6 +51,12 @@ void work(std::uint64_t steps) {
   std::uint64_t x = sink;
   for (std::uint64_t i = 0; i < steps; ++i) x = x * 6364136223846793005U + 1442695040888963407U;
   sink = x | 1;
+}
+
+StreamId id_of(cudaStream_t stream) {
+  StreamId id = 0;
+  (void)cudaStreamGetId(stream, &id);
+  return id;
 }
 
 cudaEvent_t take_event() {
@@ -74,7 +84,7 @@ bool serves_any_stream() {
 }
 
 void keep(Block&& block) {
-  cudaStream_t const stream = serves_any_stream() ? nullptr : block.stream;
+  const StreamId stream = serves_any_stream() ? 0 : block.stream_id;
   const std::tuple key{block.device, block.size_bytes, stream};
   if (has(Fault::DoubleHandOut) && ++free_count % 20 == 0) kept.emplace(key, block);
   kept.emplace(key, std::move(block));
@@ -177,9 +187,10 @@ void forget(const Block& block) {
 bool take_kept(Block& block, int device, std::uint64_t bytes, cudaStream_t stream) {
   if (has(Fault::Grows) || (has(Fault::Random) && std::rand() % 100 == 0)) return false;
   const bool any = serves_any_stream();
-  auto found = kept.find({device, bytes, any ? nullptr : stream});
+  const StreamId stream_id = id_of(stream);
+  auto found = kept.find({device, bytes, any ? 0 : stream_id});
   // With one list for all streams any larger block will do, so that blocks do move between them.
-  if (any) found = kept.lower_bound({device, bytes, nullptr});
+  if (any) found = kept.lower_bound({device, bytes, 0});
   if (found == kept.end() || std::get<0>(found->first) != device) return false;
   if (has(Fault::ClaimsUnlocked)) {
     block = found->second;
@@ -188,12 +199,14 @@ bool take_kept(Block& block, int device, std::uint64_t bytes, cudaStream_t strea
     mutex.lock();
     forget(block);
     block.stream = stream;
+    block.stream_id = stream_id;
     return true;
   }
   block = std::move(found->second);
   if (has(Fault::ThreadRacy)) sched_yield();
   kept.erase(found);
   block.stream = stream;
+  block.stream_id = stream_id;
   return true;
 }
 
@@ -215,8 +228,11 @@ void* allocate(std::uint64_t size_bytes, int device, cudaStream_t stream) {
   }
   if (!take_kept(block, device, bytes, stream)) {
     // 512 bytes more than are handed out, for the faults that move the address.
-    block = {
-        .base = device_take(bytes + 512), .size_bytes = bytes, .stream = stream, .device = device};
+    block = {.base = device_take(bytes + 512),
+             .size_bytes = bytes,
+             .stream = stream,
+             .stream_id = id_of(stream),
+             .device = device};
     if (block.base == nullptr) {
       release_kept();
       block.base = device_take(bytes + 512);

@@ -20,6 +20,8 @@ struct PlanAllocator {
   std::vector<std::string> conf_keys;
   std::vector<std::string> argument_keys = {};  // as in the registry
   std::function<std::optional<ErrorText>(std::string_view)> check_conf;
+  // What else stands against it on a simulated device; may be null.
+  std::function<std::optional<ErrorText>(std::string_view)> check_simulated = nullptr;
 };
 
 // "NAME=CONF" in its two parts. Config strings hold no '=' before their first key, so all else is a

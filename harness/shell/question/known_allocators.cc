@@ -15,7 +15,8 @@ std::vector<PlanAllocator> known_allocators() {
       known.push_back({.name = entry.name,
                        .conf_keys = entry.conf_keys,
                        .argument_keys = entry.argument_keys,
-                       .check_conf = entry.check_conf});
+                       .check_conf = entry.check_conf,
+                       .check_simulated = entry.check_simulated});
     }
   }
   return known;

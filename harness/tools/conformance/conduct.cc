@@ -1,13 +1,23 @@
 #include "harness/tools/conformance/conduct.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <csignal>
+#include <cstdlib>
 #include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
 
 #include "allocators/cuda/cuda_check.h"
 #include "base/error.h"
 #include "base/own_process.h"
+#include "base/process_memory.h"
 #include "harness/job/children.h"
 #include "harness/job/job.h"
 #include "results/json.h"
@@ -19,14 +29,76 @@ constexpr std::size_t kAtOnce = 4;
 // Two, so that the device argument means something.
 constexpr const char* kDeviceCount = "2";
 
-Answer hold(const Rule& rule, const std::string& conf) {
+struct Question {
+  std::string rule, conf;
+  double limit_s = 0;
+};
+
+// A rule may take so many times as long as a call.
+constexpr double kRuleLimits = 6;
+
+// Says of a rule that is not done what it waits for, and ends the process.
+class Watchdog {
+ public:
+  Watchdog(const Scene& scene, double limit_s, const Tell<Answer>& tell)
+      : scene_(scene), limit_s_(limit_s), tell_(tell), thread_([this] { watch(); }) {}
+  ~Watchdog() {
+    {
+      const std::scoped_lock lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  void watch() {
+    constexpr double kLookS = 0.1;
+    std::unique_lock lock(mutex_);
+    double left_s = (kRuleLimits - 0.5) * limit_s_;
+    while (left_s > 0 && scene_.under_way_s() < limit_s_) {
+      const std::chrono::duration<double> pause(kLookS);
+      if (changed_.wait_for(lock, pause, [this] { return done_; })) return;
+      left_s -= kLookS;
+    }
+    const double under_way_s = scene_.under_way_s();
+    const std::string seen =
+        under_way_s >= limit_s_
+            ? fmt::format("a call hangs: it has not returned for {:.0f} s, and {} returned before",
+                          under_way_s, scene_.ended_count())
+            : fmt::format("it was not done within {:.0f} s, and no call hangs: {} returned",
+                          (kRuleLimits - 0.5) * limit_s_, scene_.ended_count());
+    tell_({.outcome = Outcome::Fail, .seen = seen});
+    _exit(0);
+  }
+
+  const Scene& scene_;
+  const double limit_s_;
+  const Tell<Answer>& tell_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+// The process ends by SIGALRM where it is not told otherwise by then; 0 takes that back.
+void end_after(double seconds) { alarm(static_cast<unsigned>(std::ceil(seconds))); }
+
+Answer hold(const Rule& rule, const Question& question, const Tell<Answer>& tell) {
   const UnimplementedCalls before = unimplemented_calls();
   Answer answer;
   try {
     ALLOCMARK_CUDA_CHECK(cudaSetDevice(0));
     ALLOCMARK_CUDA_CHECK(cudaFree(nullptr));
-    Scene scene(load_plugin(read_pluggable_conf(conf).conf), SimcuApi::find());
+    const std::uint64_t resident_bytes = process_memory(getpid()).resident_bytes;
+    end_after(question.limit_s);
+    Scene scene(load_plugin(read_pluggable_conf(question.conf).conf), SimcuApi::find());
+    scene.resident_bytes_before = resident_bytes;
     if (scene.plugin.init != nullptr) scene.plugin.init(2);
+    end_after(0);
+    const Watchdog watchdog(scene, question.limit_s, tell);
     answer.seen = rule.check(scene);
   } catch (const Broken& broken) {
     answer = {.outcome = Outcome::Fail, .seen = broken.seen};
@@ -50,10 +122,6 @@ std::string last_line(const ChildOutcome& outcome) {
   return text.empty() ? "" : "; its last words: " + text;
 }
 
-struct Question {
-  std::string rule, conf;
-};
-
 void answer(const Question& question, const Tell<Answer>& tell) {
   const Rule* const rule = find_rule(question.rule);
   if (rule == nullptr) {
@@ -63,13 +131,16 @@ void answer(const Question& question, const Tell<Answer>& tell) {
                          .got = question.rule,
                          .next = "use: allocmark conformance"});
   }
-  tell(hold(*rule, question.conf));
+  tell(hold(*rule, question, tell));
+  if (!rule->ends_process) return;
+  end_after(question.limit_s);
+  std::exit(0);
 }
 
 constexpr Job<Question, Answer> kConformance{
     .name = "conformance", .what = "the rule", .run = answer, .opens_device = false};
 
-Answer answer_of(const ChildOutcome& outcome, double limit_s) {
+Answer answer_of(const Rule& rule, const ChildOutcome& outcome, double limit_s) {
   const auto failed = [&](std::string seen) {
     return Answer{.outcome = Outcome::Fail, .seen = std::move(seen) + last_line(outcome)};
   };
@@ -81,19 +152,26 @@ Answer answer_of(const ChildOutcome& outcome, double limit_s) {
                             .next = ""});
   }
   const JobEnd end = end_of(outcome);
-  if (end == JobEnd::TimedOut) {
-    return failed(fmt::format("no answer within {:.0f} s: a call hangs", limit_s));
-  }
-  if (end == JobEnd::Crashed) {
-    return failed("the process crashed: " + signal_name(outcome.signal_number));
-  }
+  std::vector<Answer> answers;
   try {
     std::string_view text = outcome.result;
-    const std::vector<Answer> answers = take_answers(kConformance, text);
-    if (!answers.empty() && end == JobEnd::Done) return answers.back();
+    answers = take_answers(kConformance, text);
   } catch (const Error&) {
     // The plugin wrote to the pipe.
   }
+  if (!answers.empty() && end == JobEnd::Done) return answers.back();
+  // With an answer the rule was done, and what went wrong came after main().
+  const bool at_end = rule.ends_process && !answers.empty();
+  if (end == JobEnd::TimedOut || outcome.signal_number == SIGALRM) {
+    return failed(fmt::format("{} within {:.0f} s",
+                              at_end ? "the process did not end" : "the library was not loaded",
+                              limit_s));
+  }
+  if (end == JobEnd::Crashed) {
+    return failed(fmt::format("the process crashed{}: {}", at_end ? " when it ended" : "",
+                              signal_name(outcome.signal_number)));
+  }
+  if (at_end) return failed(fmt::format("the process ended with exit code {}", outcome.exit_code));
   return failed(fmt::format("a call ended the process (exit code {})", outcome.exit_code));
 }
 
@@ -106,15 +184,16 @@ std::vector<Finding> conduct(const Setup& setup) {
     const bool is_named = std::ranges::find(setup.rules, rule.name) != setup.rules.end();
     if (!setup.rules.empty() && !is_named) continue;
     findings.push_back({.rule = &rule, .answer = {}});
-    commands.push_back(command_of(kConformance,
-                                  {.rule = std::string(rule.name), .conf = setup.conf},
-                                  {.program_path = setup.program_path,
-                                   .device = setup.device,
-                                   .environment = {{"SIMCUDA_DEVICES", kDeviceCount}},
-                                   .timeout_s = setup.limit_s}));
+    commands.push_back(
+        command_of(kConformance,
+                   {.rule = std::string(rule.name), .conf = setup.conf, .limit_s = setup.limit_s},
+                   {.program_path = setup.program_path,
+                    .device = setup.device,
+                    .environment = {{"SIMCUDA_DEVICES", kDeviceCount}},
+                    .timeout_s = kRuleLimits * setup.limit_s}));
   }
   run_children(commands, kAtOnce, [&](std::size_t at, const ChildOutcome& outcome) {
-    findings[at].answer = answer_of(outcome, setup.limit_s);
+    findings[at].answer = answer_of(*findings[at].rule, outcome, setup.limit_s);
   });
   return findings;
 }

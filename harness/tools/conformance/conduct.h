@@ -16,9 +16,9 @@ struct Finding {
 
 struct Setup {
   std::string program_path;
-  std::string device;                   // simulated
-  std::string conf;                     // of the backend pluggable
-  double limit_s = 20;                  // of each rule
+  std::string device;   // simulated
+  std::string conf;     // of the backend pluggable
+  double limit_s = 20;  // of each call of the plugin; a rule may take six times as long
   std::vector<std::string> rules = {};  // names; all where empty
 };
 

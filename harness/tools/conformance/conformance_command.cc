@@ -1,19 +1,27 @@
 // 'allocmark conformance PLUGIN' says which rules of an allocator a plugin keeps. It does not
 // measure.
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "allocators/plugins/pluggable.h"
 #include "base/json_text.h"
+#include "base/output_file.h"
 #include "base/own_process.h"
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/run/plan.h"
@@ -22,6 +30,7 @@
 #include "harness/shell/terminal.h"
 #include "harness/tools/conformance/conduct.h"
 #include "harness/tools/conformance/race_detector.h"
+#include "results/columns/text.h"
 #include "results/json.h"
 
 namespace allocmark {
@@ -31,6 +40,9 @@ using conformance::Finding;
 
 struct ConformanceCommand {
   std::string plugin;
+  std::string baseline;  // another plugin: rules that it breaks fail nothing; empty = none
+  std::vector<std::string> waivers;  // RULE=REASON
+  std::string junit;                 // a file; empty = none
   std::string device = "sim:h200";
   double timeout_s = 20;
   std::string format = "table";
@@ -47,7 +59,9 @@ void add_conformance(CLI::App* app, ConformanceCommand* command) {
   app->add_option("-d,--device", command->device, "A simulated device, sim:NAME")
       ->capture_default_str()
       ->type_name("D");
-  app->add_option("--timeout", command->timeout_s, "Seconds for each rule, 1 to 600")
+  app->add_option(
+         "--timeout", command->timeout_s,
+         "Seconds for each call of the plugin, 1 to 600; a rule may take six times as long")
       ->check(CLI::Range(1.0, 600.0))
       ->capture_default_str()
       ->type_name("S");
@@ -56,6 +70,15 @@ void add_conformance(CLI::App* app, ConformanceCommand* command) {
   app->add_option("--rule", command->rules, "Only these rules, by name")
       ->check(CLI::IsMember(names))
       ->type_name("R");
+  app->add_option("--baseline", command->baseline,
+                  "An older build: only rules that it keeps and the plugin breaks fail, and only "
+                  "what differs or is not kept is printed")
+      ->type_name("PLUGIN");
+  app->add_option("--waive", command->waivers,
+                  "Rules that may be broken, each as RULE=REASON; the reason is printed")
+      ->type_name("RULE=REASON");
+  app->add_option("--junit", command->junit, "Also write JUnit XML, a test case per rule")
+      ->type_name("FILE");
   app->add_option("--format", command->format, "table or json (one document)")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str()
@@ -92,21 +115,68 @@ std::string conf_of(const std::string& plugin) {
   return plan.cells.front().conf_text();
 }
 
-std::string_view word_of(conformance::Outcome outcome) {
-  switch (outcome) {
-    case conformance::Outcome::Pass:
-      return "pass";
-    case conformance::Outcome::Fail:
-      return "FAIL";
-    case conformance::Outcome::NotApplicable:
-      return "n/a";
-  }
-  return "FAIL";
+// What a finding means for the exit code.
+enum class Standing : std::uint8_t { Pass, Fail, Known, Waived, Mended, NotApplicable };
+constexpr std::string_view kStandingWords[] = {"pass", "FAIL", "known", "waived", "mended", "n/a"};
+
+struct JudgedRule {
+  const Finding* finding = nullptr;
+  Standing standing = Standing::Pass;
+  std::string note = {};  // beside what was seen
+};
+
+std::string_view word_of(Standing standing) {
+  return kStandingWords[static_cast<std::size_t>(standing)];
 }
 
-std::size_t count_of(const std::vector<Finding>& findings, conformance::Outcome outcome) {
-  return static_cast<std::size_t>(std::ranges::count(
-      findings, outcome, [](const Finding& finding) { return finding.answer.outcome; }));
+// Throws UsageError where a waiver names no rule or no reason.
+std::map<std::string, std::string> waivers_of(const ConformanceCommand& command) {
+  std::map<std::string, std::string> reasons;
+  for (const std::string& waiver : command.waivers) {
+    const std::size_t sign = waiver.find('=');
+    const std::string rule = waiver.substr(0, sign);
+    if (sign == std::string::npos || sign + 1 == waiver.size() ||
+        conformance::find_rule(rule) == nullptr) {
+      throw UsageError({.what = "this waives no rule",
+                        .where = "--waive",
+                        .wanted = "RULE=REASON, with a rule as the table names it",
+                        .got = waiver,
+                        .next = "allocmark conformance PLUGIN lists the rules"});
+    }
+    reasons[rule] = waiver.substr(sign + 1);
+  }
+  return reasons;
+}
+
+std::vector<JudgedRule> judge(const std::vector<Finding>& findings,
+                              const std::vector<Finding>& baseline,
+                              const std::map<std::string, std::string>& waivers) {
+  using conformance::Outcome;
+  std::vector<JudgedRule> judged;
+  for (std::size_t i = 0; i < findings.size(); ++i) {
+    const Outcome outcome = findings[i].answer.outcome;
+    const bool base_fails = !baseline.empty() && baseline[i].answer.outcome == Outcome::Fail;
+    JudgedRule rule{.finding = &findings[i]};
+    if (outcome == Outcome::NotApplicable) rule.standing = Standing::NotApplicable;
+    if (outcome == Outcome::Pass && base_fails) rule.standing = Standing::Mended;
+    if (outcome == Outcome::Fail) {
+      rule.standing = Standing::Fail;
+      const auto waiver = waivers.find(std::string(findings[i].rule->name));
+      if (waiver != waivers.end()) {
+        rule.standing = Standing::Waived;
+        rule.note = "waived: " + waiver->second;
+      } else if (base_fails) {
+        rule.standing = Standing::Known;
+        rule.note = "the baseline breaks it, too";
+      }
+    }
+    judged.push_back(std::move(rule));
+  }
+  return judged;
+}
+
+std::size_t count_of(const std::vector<JudgedRule>& rules, Standing standing) {
+  return static_cast<std::size_t>(std::ranges::count(rules, standing, &JudgedRule::standing));
 }
 
 // Functions that the plugin called and simcuda lacks, of all rules.
@@ -123,10 +193,12 @@ std::set<std::string> missing_calls(const std::vector<Finding>& findings) {
   return names;
 }
 
+// Of the word and the name before the sentence.
+constexpr std::size_t kNameWidth = 15;
+
 // The words below the sentence, as wide as the output is.
-std::string indented(std::string_view text) {
-  constexpr std::size_t kIndent = 23;
-  const std::size_t width = std::max(output_width(stdout), kIndent + 30) - kIndent;
+std::string indented(std::string_view text, std::size_t indent) {
+  const std::size_t width = std::max(output_width(stdout), indent + 30) - indent;
   std::string result;
   while (!text.empty()) {
     std::size_t end = text.size();
@@ -134,37 +206,113 @@ std::string indented(std::string_view text) {
       end = text.rfind(' ', width);
       if (end == std::string_view::npos || end == 0) end = std::min(text.find(' '), text.size());
     }
-    result += fmt::format("{:{}}{}\n", "", kIndent, text.substr(0, end));
+    result += fmt::format("{:{}}{}\n", "", indent, text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return result;
 }
 
-void print_table(const ConformanceCommand& command, const std::vector<Finding>& findings) {
-  for (const Finding& finding : findings) {
-    fmt::print("{:<4}  {:<15}  {}\n{}", word_of(finding.answer.outcome), finding.rule->name,
-               finding.rule->sentence, indented(finding.answer.seen));
+void print_table(const ConformanceCommand& command, const std::vector<JudgedRule>& rules) {
+  std::size_t word_width = word_of(Standing::Pass).size();
+  for (const JudgedRule& rule : rules) {
+    word_width = std::max(word_width, word_of(rule.standing).size());
   }
-  fmt::print("\n{}: {} rules kept, {} broken, {} not applicable\n", valid_utf8(command.plugin),
-             count_of(findings, conformance::Outcome::Pass),
-             count_of(findings, conformance::Outcome::Fail),
-             count_of(findings, conformance::Outcome::NotApplicable));
+  const std::size_t indent = word_width + kNameWidth + 4;
+  for (const JudgedRule& rule : rules) {
+    if (rule.standing == Standing::Pass && !command.baseline.empty()) continue;
+    fmt::print("{:<{}}  {:<{}}  {}\n{}", word_of(rule.standing), word_width,
+               rule.finding->rule->name, kNameWidth, rule.finding->rule->sentence,
+               indented(rule.finding->answer.seen, indent));
+    if (!rule.note.empty()) fmt::print("{}", indented(rule.note, indent));
+  }
+  fmt::print("\n{}: {} rules kept, {} broken, {} not applicable", valid_utf8(command.plugin),
+             count_of(rules, Standing::Pass) + count_of(rules, Standing::Mended),
+             count_of(rules, Standing::Fail), count_of(rules, Standing::NotApplicable));
+  if (const std::size_t count = count_of(rules, Standing::Known); count > 0) {
+    fmt::print(", {} broken as by the baseline", count);
+  }
+  if (const std::size_t count = count_of(rules, Standing::Waived); count > 0) {
+    fmt::print(", {} waived", count);
+  }
+  fmt::print("\n");
 }
 
-void print_json(const ConformanceCommand& command, const std::vector<Finding>& findings,
+void print_json(const ConformanceCommand& command, const std::vector<JudgedRule>& rules,
                 const std::set<std::string>& missing) {
   nlohmann::ordered_json json = {{"plugin", valid_utf8(command.plugin)},
                                  {"device", command.device}};
-  for (const Finding& finding : findings) {
-    std::string word(word_of(finding.answer.outcome));
+  for (const JudgedRule& rule : rules) {
+    std::string word(word_of(rule.standing));
     if (word == "FAIL") word = "fail";
-    json["rules"].push_back({{"name", finding.rule->name},
-                             {"sentence", finding.rule->sentence},
+    json["rules"].push_back({{"name", rule.finding->rule->name},
+                             {"sentence", rule.finding->rule->sentence},
                              {"outcome", word},
-                             {"seen", finding.answer.seen}});
+                             {"seen", rule.finding->answer.seen}});
+    if (!rule.note.empty()) json["rules"].back()["note"] = rule.note;
   }
   json["missing_calls"] = missing;
   fmt::print("{}\n", json_text(json, 1));
+}
+
+// By the strictest schema in use, as comparisons are written.
+std::string junit_text(const ConformanceCommand& command, const std::vector<JudgedRule>& rules) {
+  std::string cases;
+  std::size_t skipped_count = 0;
+  for (const JudgedRule& rule : rules) {
+    const std::string& seen = rule.finding->answer.seen;
+    std::string element;
+    if (rule.standing == Standing::Fail) {
+      element = fmt::format("<failure message=\"{}\" type=\"broken rule\">{}</failure>",
+                            xml_text(seen), xml_text(rule.finding->rule->sentence));
+    } else if (rule.standing != Standing::Pass && rule.standing != Standing::Mended) {
+      ++skipped_count;
+      element = fmt::format("<skipped message=\"{}\">{}</skipped>",
+                            xml_text(rule.note.empty() ? seen : rule.note), xml_text(seen));
+    }
+    cases += fmt::format(
+        "  <testcase classname=\"conformance\" name=\"{}\" time=\"0.000\">{}</testcase>\n",
+        rule.finding->rule->name, element);
+  }
+  return fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"allocmark conformance\" "
+      "timestamp=\"{:%Y-%m-%dT%H:%M:%S}\" hostname=\"localhost\" tests=\"{}\" failures=\"{}\" "
+      "errors=\"0\" skipped=\"{}\" time=\"0.000\">\n  <properties>\n    <property "
+      "name=\"plugin\" value=\"{}\"/>\n  </properties>\n{}  <system-out></system-out>\n  "
+      "<system-err></system-err>\n</testsuite>\n",
+      fmt::gmtime(std::time(nullptr)), rules.size(), count_of(rules, Standing::Fail), skipped_count,
+      xml_text(valid_utf8(command.plugin)), cases);
+}
+
+// Holds a plugin against the rules that are asked for.
+std::vector<Finding> findings_of(const ConformanceCommand& command, const std::string& plugin) {
+  (void)library_of(plugin);
+  const std::string conf = conf_of(plugin);
+  if (const auto error = simulated_plugin_error(read_pluggable_conf(conf).conf)) {
+    throw UsageError(*error);
+  }
+  return conformance::conduct({.program_path = own_program_path(),
+                               .device = command.device,
+                               .conf = conf,
+                               .limit_s = command.timeout_s,
+                               .rules = command.rules});
+}
+
+// What the plugin alone breaks is held against it once more: it may have been the machine.
+std::vector<Finding> look_again(ConformanceCommand command, std::vector<Finding> findings,
+                                const std::vector<Finding>& baseline) {
+  command.rules.clear();
+  for (std::size_t i = 0; i < findings.size(); ++i) {
+    const bool fails = findings[i].answer.outcome == conformance::Outcome::Fail;
+    if (fails && baseline[i].answer.outcome == conformance::Outcome::Pass) {
+      command.rules.emplace_back(findings[i].rule->name);
+    }
+  }
+  if (command.rules.empty()) return findings;
+  for (const Finding& again : findings_of(command, command.plugin)) {
+    const auto first = std::ranges::find(findings, again.rule, &Finding::rule);
+    if (again.answer.outcome == conformance::Outcome::Pass) *first = again;
+  }
+  return findings;
 }
 
 ExitCode conformance_command(const ConformanceCommand& command) {
@@ -179,25 +327,26 @@ ExitCode conformance_command(const ConformanceCommand& command) {
   if (const std::string library = library_of(command.plugin); !library.empty()) {
     conformance::ensure_race_detector(library, command.argv);
   }
-  const std::vector<Finding> findings = conformance::conduct({.program_path = own_program_path(),
-                                                              .device = command.device,
-                                                              .conf = conf_of(command.plugin),
-                                                              .limit_s = command.timeout_s,
-                                                              .rules = command.rules});
+  const std::map<std::string, std::string> waivers = waivers_of(command);
+  std::vector<Finding> baseline;
+  if (!command.baseline.empty()) baseline = findings_of(command, command.baseline);
+  std::vector<Finding> findings = findings_of(command, command.plugin);
+  if (!baseline.empty()) findings = look_again(command, std::move(findings), baseline);
+  const std::vector<JudgedRule> rules = judge(findings, baseline, waivers);
   const std::set<std::string> missing = missing_calls(findings);
   if (command.format == "json") {
-    print_json(command, findings, missing);
+    print_json(command, rules, missing);
   } else {
-    print_table(command, findings);
+    print_table(command, rules);
   }
+  if (!command.junit.empty()) write_file(command.junit, junit_text(command, rules));
   for (const std::string& name : missing) {
     print_warning(
         fmt::format("warning: it called {}, which simcuda lacks: the call failed "
                     "here and would not on a GPU",
                     name));
   }
-  return count_of(findings, conformance::Outcome::Fail) == 0 ? ExitCode::Pass
-                                                             : ExitCode::Regression;
+  return count_of(rules, Standing::Fail) == 0 ? ExitCode::Pass : ExitCode::Regression;
 }
 
 }  // namespace

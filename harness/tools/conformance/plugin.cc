@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "allocators/cuda/cuda_check.h"
@@ -19,6 +21,12 @@ void find(void* library, const std::string& symbol, std::function<Result(Argumen
   void* const found = dlsym(library, symbol.c_str());
   if (found == nullptr) throw Broken{"it has no function " + symbol};
   function = reinterpret_cast<Result (*)(Arguments...)>(found);
+}
+
+std::int64_t steady_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 }  // namespace
@@ -45,10 +53,55 @@ std::string text_of(const Block& block) {
   return fmt::format("request {} ({} bytes)", block.number, block.size_bytes);
 }
 
+std::optional<Block> LiveRanges::add(const Block& block) {
+  const auto behind = blocks_.lower_bound(block.pointer);
+  if (behind != blocks_.end() && behind->first < block.pointer + block.size_bytes) {
+    return behind->second;
+  }
+  if (behind != blocks_.begin()) {
+    const Block& before = std::prev(behind)->second;
+    if (before.pointer + before.size_bytes > block.pointer) return before;
+  }
+  blocks_.emplace_hint(behind, block.pointer, block);
+  return std::nullopt;
+}
+
+void LiveRanges::add_apart(const Block& block) {
+  if (const auto other = add(block)) {
+    throw Broken{
+        fmt::format("{} got memory of {}, which is live", text_of(block), text_of(*other))};
+  }
+}
+
+template <typename Call>
+auto Scene::called(Call&& call) {
+  struct Under {
+    explicit Under(Scene& of) : scene(of) {
+      scene.last_change_ns_ = steady_ns();
+      ++scene.begun_count_;
+    }
+    ~Under() {
+      scene.last_change_ns_ = steady_ns();
+      ++scene.ended_count_;
+    }
+    Under(const Under&) = delete;
+    Under& operator=(const Under&) = delete;
+    Scene& scene;
+  };
+  const Under under(*this);
+  return call();
+}
+
+double Scene::under_way_s() const {
+  if (begun_count_ == ended_count_) return 0;
+  return static_cast<double>(steady_ns() - last_change_ns_) * 1e-9;
+}
+
 Block Scene::try_get(std::uint64_t size_bytes, cudaStream_t stream) {
   Block block{.size_bytes = size_bytes, .stream = stream, .number = ++request_count_};
-  block.pointer =
-      static_cast<char*>(plugin.malloc(static_cast<ssize_t>(size_bytes), device, stream));
+  block.pointer = called([&] {
+    return static_cast<char*>(plugin.malloc(static_cast<ssize_t>(size_bytes), device, stream));
+  });
   return block;
 }
 
@@ -60,7 +113,13 @@ Block Scene::get(std::uint64_t size_bytes, cudaStream_t stream) {
 }
 
 void Scene::give(const Block& block) {
-  plugin.free(block.pointer, static_cast<ssize_t>(block.size_bytes), device, block.stream);
+  called([&] {
+    plugin.free(block.pointer, static_cast<ssize_t>(block.size_bytes), device, block.stream);
+  });
+}
+
+void Scene::record(const Block& block, cudaStream_t stream) {
+  called([&] { plugin.record_stream(block.pointer, stream); });
 }
 
 void Scene::give_all(std::vector<Block>& blocks) {
@@ -70,7 +129,7 @@ void Scene::give_all(std::vector<Block>& blocks) {
 
 void Scene::settle() {
   ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
-  if (plugin.trim != nullptr) plugin.trim();
+  if (plugin.trim != nullptr) called([&] { plugin.trim(); });
   ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
 }
 

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -58,6 +59,19 @@ struct Block {
   std::uint64_t number = 0;  // of the request, from 1
 };
 
+// Blocks that live, by place.
+class LiveRanges {
+ public:
+  // Another live block that shares a byte with it; then it is not added.
+  [[nodiscard]] std::optional<Block> add(const Block& block);
+  // The same; throws Broken with both blocks.
+  void add_apart(const Block& block);
+  void remove(const Block& block) { blocks_.erase(block.pointer); }
+
+ private:
+  std::map<char*, Block> blocks_;
+};
+
 // The plugin in use by one rule, on simulated device 0 unless the rule says otherwise.
 class Scene {
  public:
@@ -68,14 +82,22 @@ class Scene {
   const SimcuApi simcu;
   const Claims claims;
   int device = 0;
+  std::uint64_t resident_bytes_before = 0;  // of this process, before the plugin was loaded
 
   // A request that must be served, and one that may fail (pointer null).
   [[nodiscard]] Block get(std::uint64_t size_bytes, cudaStream_t stream = nullptr);
   [[nodiscard]] Block try_get(std::uint64_t size_bytes, cudaStream_t stream = nullptr);
   void give(const Block& block);
+  // Another stream uses the block; needs the plugin's function for that.
+  void record(const Block& block, cudaStream_t stream);
   void give_all(std::vector<Block>& blocks);
   // All work ends and what is cached goes back, where a function for that is named.
   void settle();
+
+  // Calls of the plugin that have ended, and since when one is under way and no other begins or
+  // ends; 0 where none is. For another thread.
+  [[nodiscard]] std::uint64_t ended_count() const { return ended_count_; }
+  [[nodiscard]] double under_way_s() const;
 
   [[nodiscard]] cudaStream_t make_stream() const;
   // Of the device. On a GPU other things than allocators take some, hence the tolerance.
@@ -90,7 +112,12 @@ class Scene {
                                                         unsigned char byte) const;
 
  private:
-  std::atomic<std::uint64_t> request_count_ = 0;
+  // Calls the plugin, for under_way_s().
+  template <typename Call>
+  auto called(Call&& call);
+
+  std::atomic<std::uint64_t> request_count_ = 0, begun_count_ = 0, ended_count_ = 0;
+  std::atomic<std::int64_t> last_change_ns_ = 0;  // by steady_clock
 };
 
 // "request 5 (4096 bytes)".

@@ -38,6 +38,8 @@ struct Rule {
   // What was seen; throws Broken or NotApplicable.
   std::string (*check)(Scene& scene) = nullptr;
   Needs needs = Needs::Nothing;
+  // The process runs the functions that a program runs at its end; else it ends at once.
+  bool ends_process = false;
 };
 
 [[nodiscard]] std::span<const Rule> all_rules();
@@ -58,6 +60,27 @@ std::string free_order(Scene& scene);
 std::string growth(Scene& scene);
 std::string trim(Scene& scene);
 std::string rounding(Scene& scene);
+// rules_scale.cc
+std::string sizes(Scene& scene);
+std::string many_live(Scene& scene);
+std::string many_requests(Scene& scene);
+std::string trim_live(Scene& scene);
+// rules_host.cc
+std::string objects(Scene& scene);
+std::string host_memory(Scene& scene);
+std::string host_growth(Scene& scene);
+std::string idle(Scene& scene);
+std::string stalls(Scene& scene);
+std::string uptime(Scene& scene);
+// The process ends as a program does when it returns.
+std::string process_end(Scene& scene);
+// rules_orders.cc
+std::string split_order(Scene& scene);
+std::string record_many(Scene& scene);
+std::string oom_order(Scene& scene);
+std::string stream_handle(Scene& scene);
+std::string no_waits(Scene& scene);
+std::string error_state(Scene& scene);
 // rules_answers.cc
 std::string serves(Scene& scene);
 std::string size_zero(Scene& scene);
@@ -66,8 +89,10 @@ std::string out_of_memory(Scene& scene);
 std::string recovery(Scene& scene);
 std::string last_error(Scene& scene);
 std::string foreign_free(Scene& scene);
+std::string double_free(Scene& scene);
 std::string init_twice(Scene& scene);
 std::string device_argument(Scene& scene);
+std::string device_restored(Scene& scene);
 std::string processes(Scene& scene);
 // rules_streams.cc
 std::string stream_argument(Scene& scene);

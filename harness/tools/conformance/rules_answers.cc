@@ -60,6 +60,15 @@ std::string size_zero(Scene& scene) {
   const Block again = scene.try_get(0);
   scene.give(again);
   count_on(scene, "a request of 0 bytes");
+  constexpr int kRepeatCount = 1000;
+  scene.settle();
+  const std::uint64_t before_bytes = scene.used_bytes();
+  for (int i = 0; i < kRepeatCount; ++i) scene.give(scene.try_get(0));
+  scene.settle();
+  const std::uint64_t now_bytes = scene.used_bytes();
+  expect(now_bytes <= before_bytes + 4 * kMiB + scene.used_bytes_tolerance(),
+         fmt::format("{} requests of 0 bytes, each freed, took {} MiB of the device for good",
+                     kRepeatCount, (now_bytes - before_bytes) / kMiB));
   return block.pointer == nullptr ? "the answer is NULL" : "the answer is a pointer";
 }
 
@@ -72,12 +81,51 @@ std::string free_null(Scene& scene) {
 std::string foreign_free(Scene& scene) {
   void* foreign = nullptr;
   ALLOCMARK_CUDA_CHECK(cudaMalloc(&foreign, kMiB));
-  scene.give({.pointer = static_cast<char*>(foreign), .size_bytes = kMiB});
-  static char host[64];
-  scene.give({.pointer = host, .size_bytes = sizeof host});
+  const Block on_device{.pointer = static_cast<char*>(foreign), .size_bytes = kMiB};
+  scene.give(on_device);
+  alignas(512) static char host[4096];
+  const Block on_host{.pointer = host, .size_bytes = sizeof host};
+  scene.give(on_host);
   (void)cudaGetLastError();
   count_on(scene, "freeing pointers that were not its own");
+  LiveRanges others;
+  others.add_apart(on_host);
+  // It may have gone back to the driver, which can hand it out.
+  if (scene.simcu.holds(0, foreign, kMiB)) others.add_apart(on_device);
+  std::vector<Block> blocks;
+  for (const std::uint64_t size_bytes : {on_device.size_bytes, on_host.size_bytes}) {
+    for (int i = 0; i < 40; ++i) {
+      blocks.push_back(scene.get(size_bytes));
+      expect(!others.add(blocks.back()),
+             fmt::format("{} got memory of a pointer that was not its own and had been freed",
+                         text_of(blocks.back())));
+      others.remove(blocks.back());
+    }
+  }
+  scene.give_all(blocks);
   return "a pointer of cudaMalloc and one of the host";
+}
+
+std::string double_free(Scene& scene) {
+  for (const std::uint64_t size_bytes : {kMiB, 8 * kMiB, 4 * kKiB}) {
+    const Block first = scene.get(size_bytes);
+    scene.give(first);
+    scene.give(first);
+    (void)cudaGetLastError();
+    std::vector<Block> blocks;
+    LiveRanges live;
+    for (int i = 0; i < 40; ++i) {
+      blocks.push_back(scene.get(size_bytes));
+      if (const auto other = live.add(blocks.back())) {
+        throw Broken{
+            fmt::format("{} was freed twice, and its memory went to {} and {}, which both "
+                        "live",
+                        text_of(first), text_of(*other), text_of(blocks.back()))};
+      }
+    }
+    scene.give_all(blocks);
+  }
+  return "blocks of three sizes";
 }
 
 std::string out_of_memory(Scene& scene) {
@@ -154,6 +202,35 @@ std::string device_argument(Scene& scene) {
     scene.give(block);
   }
   return "devices 1, 0 and 1 in turn";
+}
+
+std::string device_restored(Scene& scene) {
+  int count = 0;
+  ALLOCMARK_CUDA_CHECK(cudaGetDeviceCount(&count));
+  if (count < 2) throw NotApplicable{"there is one device"};
+  const auto look = [](const char* call, int asked, int wanted) {
+    int current = -1;
+    ALLOCMARK_CUDA_CHECK(cudaGetDevice(&current));
+    expect(current == wanted,
+           fmt::format("a {} for device {} while device {} was the current one left device {} the "
+                       "current one",
+                       call, asked, wanted, current));
+  };
+  for (const int asked : {1, 0}) {
+    const int current = 1 - asked;
+    ALLOCMARK_CUDA_CHECK(cudaSetDevice(current));
+    scene.device = asked;
+    std::vector<Block> blocks;
+    for (const std::uint64_t size_bytes : {kMiB, 64 * kMiB, 4 * kKiB}) {
+      blocks.push_back(scene.get(size_bytes));
+      look("request", asked, current);
+    }
+    for (const Block& block : blocks) {
+      scene.give(block);
+      look("free", asked, current);
+    }
+  }
+  return "requests and frees for the other device";
 }
 
 std::string processes(Scene& scene) {

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <iterator>
-#include <map>
 
 #include "base/bytes.h"
 #include "base/random.h"
@@ -71,27 +69,15 @@ std::string device_memory(Scene& scene) {
 }
 
 std::string overlap(Scene& scene) {
-  std::map<char*, Block> live;
+  LiveRanges live;
   std::uint64_t count = 0;
   churn(
       scene, 2000,
       [&](const Block& block) {
-        const auto behind = live.lower_bound(block.pointer);
-        const Block* other = nullptr;
-        if (behind != live.end() && behind->first < block.pointer + block.size_bytes) {
-          other = &behind->second;
-        } else if (behind != live.begin()) {
-          const Block& before = std::prev(behind)->second;
-          if (before.pointer + before.size_bytes > block.pointer) other = &before;
-        }
-        if (other != nullptr) {
-          throw Broken{
-              fmt::format("{} got memory of {}, which is live", text_of(block), text_of(*other))};
-        }
-        live.emplace(block.pointer, block);
+        live.add_apart(block);
         ++count;
       },
-      [&](const Block& block) { live.erase(block.pointer); });
+      [&](const Block& block) { live.remove(block); });
   return fmt::format("{} blocks", count);
 }
 

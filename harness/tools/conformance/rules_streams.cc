@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -39,7 +37,7 @@ std::string exchange(Scene& scene, bool records) {
       std::vector<void*> used_on{owner};
       if (records) {
         work_on(scene, other);
-        scene.plugin.record_stream(block.pointer, other);
+        scene.record(block, other);
         work_on(scene, other);
         used_on.push_back(other);
       }
@@ -69,14 +67,10 @@ class SharedBlocks {
       note(text_of(block) + " got NULL");
       return;
     }
-    const auto behind = live_.lower_bound(block.pointer);
-    if (behind != live_.end() && behind->first < block.pointer + block.size_bytes) {
-      note_same(block, behind->second);
-    } else if (behind != live_.begin()) {
-      const Block& before = std::prev(behind)->second;
-      if (before.pointer + before.size_bytes > block.pointer) note_same(block, before);
+    if (const auto other = live_.add(block)) {
+      note(fmt::format("two threads have the same memory: {} got that of {}, which is live",
+                       text_of(block), text_of(*other)));
     }
-    live_.insert_or_assign(block.pointer, block);
     if (unsigned char* const bytes = view(block); bytes != nullptr) {
       std::memcpy(bytes, &block.number, sizeof block.number);
       std::memcpy(end_of(bytes, block), &block.number, sizeof block.number);
@@ -85,7 +79,7 @@ class SharedBlocks {
   void give(const Block& block) {
     {
       const std::scoped_lock lock(mutex_);
-      live_.erase(block.pointer);
+      live_.remove(block);
       const unsigned char* const bytes = view(block);
       if (bytes != nullptr &&
           (std::memcmp(bytes, &block.number, sizeof block.number) != 0 ||
@@ -114,17 +108,13 @@ class SharedBlocks {
       return nullptr;
     }
   }
-  void note_same(const Block& block, const Block& other) {
-    note(fmt::format("two threads have the same memory: {} got that of {}, which is live",
-                     text_of(block), text_of(other)));
-  }
   void note(const std::string& problem) {
     if (problem_.empty()) problem_ = problem;
   }
 
   Scene& scene_;
   std::mutex mutex_;
-  std::map<char*, Block> live_;
+  LiveRanges live_;
   std::string problem_;
 };
 

@@ -158,6 +158,23 @@ void say_same_files(const std::vector<FileMark>& base, const std::vector<FileMar
                   base.front().path, now.front().path));
 }
 
+// Of the same sides, with the untimed workloads in the place of the others.
+std::vector<InterleavedCell> untimed_cells(const std::array<Side, kSideCount>& sides,
+                                           const RunCommand& command,
+                                           const std::vector<PlanAllocator>& known) {
+  if (command.untimed.empty()) return {};
+  // Two that are alike show that a side repeats itself; fewer than timed cells have.
+  const std::uint32_t round_count =
+      std::clamp(command.interleave.round_count, std::uint32_t{2}, std::uint32_t{3}) - 1;
+  std::array<Plan, kSideCount> plans;
+  for (std::size_t i = 0; i < kSideCount; ++i) {
+    RunCommand untimed = sides.at(i).command;
+    untimed.workloads = command.untimed;
+    plans.at(i) = make_plan(join_with_preset(untimed, known).plan, known);
+  }
+  return pair_cells(plans[0], plans[1], round_count);
+}
+
 InterleavedSession make_session(const RunCommand& command) {
   const std::vector<PlanAllocator> known = known_allocators();
   const std::array<Side, kSideCount> sides{side_of(command, command.ab[0], known),
@@ -181,6 +198,9 @@ InterleavedSession make_session(const RunCommand& command) {
   session.plan.round_count_max =
       std::max(command.interleave.round_count, command.interleave.round_count_max);
   session.plan.cells = pair_cells(plans[0], plans[1], session.plan.round_count_max);
+  for (InterleavedCell& cell : untimed_cells(sides, command, known)) {
+    session.plan.cells.push_back(std::move(cell));
+  }
   session.verify = command.no_verify ? VerifyLevel::Off : *parse_verify_level(command.verify);
   session.timeout_s = command.timeout_s;
   // Two processes at a time would measure each other.
@@ -198,8 +218,9 @@ ExitCode ab_command(const RunCommand& command) {
   refuse_options(command);
   InterleavedSession session = make_session(command);
   const DeviceChoice device = choose_device(command.device, own_program_path());
+  const std::vector<PlanAllocator> known = known_allocators();
   for (const InterleavedCell& cell : session.plan.cells) {
-    check_fits_device({cell.base, cell.now}, device.facts);
+    check_fits_device({cell.base, cell.now}, device.facts, known);
   }
   for (InterleavedCell& cell : session.plan.cells) {
     cell.base.device = device.device;

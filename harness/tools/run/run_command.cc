@@ -206,7 +206,7 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
     // in after.
     Plan plan = plan_cells(command, request, known);
     work.device = choose_device(command.device, program_path);
-    check_fits_device(plan.cells, work.device.facts);
+    check_fits_device(plan.cells, work.device.facts, known);
     for (CellKey& key : plan.cells) {
       key.device = work.device.device;
     }

@@ -187,6 +187,12 @@ void add_ab(CLI::App* app, RunCommand* command) {
       ->expected(2)
       ->group(group)
       ->type_name("A B");
+  app->add_option("--untimed", command->untimed,
+                  "With --ab, further workloads of which only exact numbers and checks are "
+                  "compared, in two rounds: they need not be as long as timed ones")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->group(group)
+      ->type_name("W");
   add_rounds(app, group, &command->interleave);
   app->add_option("--policy", command->policy, "JSON file that says what a regression is")
       ->group(group)

@@ -37,6 +37,7 @@ struct RunCommand {
   std::uint32_t pass_count_max = 200;  // with until_width
   // Two programs, allocators or config strings to run in turn; empty = none.
   std::vector<std::string> ab = {};
+  std::vector<std::string> untimed = {};  // workloads of further cells of an A/B run
   InterleaveSettings interleave = {};
   std::string calibration;  // file for the intervals of a repeat; empty = the default
   std::string policy;       // of the comparison of an A/B run; a file, empty = the built-in one

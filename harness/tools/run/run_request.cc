@@ -150,6 +150,13 @@ RunRequest join_with_preset(const RunCommand& command, const std::vector<PlanAll
 }
 
 void check_usage(const RunCommand& command) {
+  if (!command.untimed.empty() && command.ab.empty()) {
+    throw UsageError({.what = "cells are untimed only beside others",
+                      .where = "--untimed",
+                      .wanted = "--ab A B",
+                      .got = "",
+                      .next = "name them by --workload"});
+  }
   if (!command.soak_for.empty()) check_soak_usage(command);
   check_device(command.device);
   if (command.resume && command.out.empty()) {
@@ -173,8 +180,22 @@ std::string default_folder(const std::string& title) {
                      title);
 }
 
-void check_fits_device(const std::vector<CellKey>& cells, const Environment& facts) {
+namespace {
+
+void check_simulated(const CellKey& key, const std::vector<PlanAllocator>& known) {
+  const auto allocator = std::ranges::find(known, key.allocator, &PlanAllocator::name);
+  if (allocator == known.end() || !allocator->check_simulated) return;
+  if (const std::optional<ErrorText> error = allocator->check_simulated(key.conf_text())) {
+    throw UsageError(*error);
+  }
+}
+
+}  // namespace
+
+void check_fits_device(const std::vector<CellKey>& cells, const Environment& facts,
+                       const std::vector<PlanAllocator>& known) {
   for (const CellKey& key : cells) {
+    if (is_simulated(facts.device)) check_simulated(key, known);
     const Capacity capacity = parse_capacity(key.capacity);
     if (!capacity.size_bytes || facts.gpu_memory_bytes == 0 ||
         *capacity.size_bytes <= facts.gpu_memory_bytes) {

@@ -26,8 +26,10 @@ struct RunRequest {
 // Throws UsageError or EnvironmentError where nothing can be run like this, whatever the cells are.
 void check_usage(const RunCommand& command);
 
-// Throws UsageError where a cell's capacity is more than the device has in all.
-void check_fits_device(const std::vector<CellKey>& cells, const Environment& facts);
+// Throws UsageError where a cell's capacity is more than the device has in all, or its allocator
+// cannot run there.
+void check_fits_device(const std::vector<CellKey>& cells, const Environment& facts,
+                       const std::vector<PlanAllocator>& known);
 
 // A new folder's name under allocmark-results.
 [[nodiscard]] std::string default_folder(const std::string& title);

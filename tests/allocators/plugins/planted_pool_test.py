@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Plants each fault of the table below into one pool (planted_pool.cc), holds it against the rules of 'allocmark conformance' beside
+the pool without a fault, as gate.sh does, and checks which rule names it. Writes the second table of results/compare/PLANTED_FAULTS.md.
+
+Usage: planted_pool_test.py ALLOCMARK POOL.so GATE.sh PAGE [--only NAME,...] [--approve]
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+# Fault: (what it does, the rule that names it, a word that it says, further rules that its effect may break).
+FAULTS = {
+    "none": ("nothing: the same pool", "", "", []),
+    "retry_unfinished": ("after out of memory, uses blocks again whose recorded streams still work", "oom-order", "still use", []),
+    "retry_other_stream": ("after out of memory, takes a free block of another stream", "oom-order", "still use", []),
+    "split_rest": ("gives the rest of a split block to another stream", "split-order", "still use", ["trim", "record-many", "oom-order"]),
+    "last_record_only": ("waits for the last recorded stream alone", "record-many", "still use", ["oom-order"]),
+    "forgets_third": ("waits for two recorded streams at most", "record-many", "still use", ["oom-order"]),
+    "stream_handle": ("takes a new stream for the destroyed one that had its handle", "stream-handle", "handle of a destroyed one", []),
+    "rounds_down": ("rounds 513, 1025, ... bytes down", "sizes", "which is live", ["many-requests"]),
+    "mib_too_small": ("gives 1 MiB to requests of up to 512 bytes more", "sizes", "not so much device memory", ["trim-live"]),
+    "live_after_many": ("hands out live blocks again after 35,000 requests", "many-requests", "which is live", ["many-live", "uptime"]),
+    "live_after_trims": ("hands out live blocks again after three trims", "trim-live", "which is live", ["threads"]),
+    "double_when_deep": ("hands out live blocks again while more than 65,536 live", "many-live", "which is live", []),
+    "null_when_deep": ("refuses while more than 16,384 blocks live", "many-live", "got NULL while 16385 blocks lived", []),
+    "double_free": ("hands out twice what was freed twice", "double-free", "was freed twice", []),
+    "foreign_free": ("hands out a foreign pointer that was freed", "foreign-free", "not its own", []),
+    "size_zero_leak": ("loses 2 MiB with every request of 0 bytes", "size-zero", "for good", []),
+    "device_left": ("leaves another device the current one", "device-restored", "left device 1", []),
+    "exit_crash": ("crashes when the process ends", "exit", "crashed when it ended", []),
+    "exit_hang": ("does not let the process end", "exit", "did not end", []),
+    "events_leak": ("destroys no event", "objects", "more events live", []),
+    "error_left": ("leaves the error of a call behind", "error-state", "cudaErrorInvalidResourceHandle", []),
+    "blocks_on_event": ("waits for events instead of polling", "no-waits", "the host waited", []),
+    "lock_hold": ("holds its lock for 5 ms of each 100, in a thread of its own", "stalls", "calls slept", []),
+    "burns_core": ("spins in a thread of its own", "idle", "a thread of the plugin ran", []),
+    "host_table": ("takes 1 GiB of the host's memory", "host-memory", "MiB more of the host's memory", []),
+    "host_per_request": ("keeps 8 bytes of the host's memory a request", "host-growth", "8.0 bytes for each", []),
+    "uptime": ("takes longer the more requests there were", "uptime", "ns after 80,000", ["stalls"]),
+    "stall": ("takes 3 ms in one request of 20,000", "stalls", "over 1 ms of processor time", []),
+}
+# What else they would take is time: 1 GiB is written in each rule's process, a process that does not end takes the limit.
+ONLY_ITS_RULE = {"host_table": ["host-memory"], "burns_core": ["idle", "serves"], "exit_hang": ["exit", "serves"]}
+FUNCTIONS = "pool_malloc,pool_free,record_stream:pool_record_stream,trim:pool_trim,init:pool_init"
+MARK = "| fault of a pool | what it does | named by the rule | found |"
+
+failures = []
+
+
+def check(holds, text):
+    if not holds:
+        failures.append(text)
+        print("FAILED:", text, file=sys.stderr)
+
+
+def plugin(folder, library, fault):
+    path = Path(folder) / f"pool_{fault}.so"
+    shutil.copy(library, path)
+    return f"{path},{FUNCTIONS}"
+
+
+def row_of(options, folder, fault):
+    text, rule, said, effects = FAULTS[fault]
+    words = [options.allocmark, "conformance", plugin(folder, options.library, fault), "--format", "json", "--timeout", "10"]
+    if fault in ONLY_ITS_RULE:
+        words += ["--rule", *ONLY_ITS_RULE[fault]]
+    done = subprocess.run(words, capture_output=True, text=True)
+    if not done.stdout:
+        check(False, f"{fault}: {done.stderr}")
+        return ""
+    broken = {each["name"]: each["seen"] for each in json.loads(done.stdout)["rules"] if each["outcome"] == "fail"}
+    print(f"{fault}: {broken}", flush=True)
+    check(done.returncode == (1 if broken else 0), f"{fault}: exit code {done.returncode}")
+    if rule:
+        check(said in broken.get(rule, ""), f"{fault}: {rule} does not say '{said}': {broken}")
+        check("a call hangs" not in " ".join(broken.values()), f"{fault}: no call hangs: {broken}")
+    # What it is not must not be said.
+    check(not set(broken) - {rule, *effects}, f"{fault}: misnamed by {sorted(set(broken) - {rule, *effects})}")
+    return f"| `{fault}` | {text} | {f'`{rule}`' if rule else 'nothing'} | {'yes' if rule in broken or not rule else 'no'} |"
+
+
+def gate(options, folder, fault, *more):
+    """The script as its user calls it, without timed cells."""
+    libraries = [plugin(folder, options.library, name).split(",")[0] for name in ("none", fault)]
+    out = Path(folder) / f"out-{fault}-{len(more)}"
+    done = subprocess.run([options.gate, "--functions", FUNCTIONS, "--out", str(out), *libraries, *more], capture_output=True, text=True,
+                          env={**os.environ, "ALLOCMARK": options.allocmark})
+    return done.returncode, done.stdout + done.stderr, out
+
+
+def check_gate(options, folder):
+    """A fault ends the gate before anything is timed; a waiver with its reason, and a pool against itself, do not."""
+    code, text, out = gate(options, folder, "double_free")
+    check(code == 1 and "FAIL" in text and "double-free" in text and "freed twice" in text, f"gate: {code}: {text}")
+    check("better" not in text, f"gate: a fault is praised: {text}")
+    check('failures="1"' in (out / "junit.xml").read_text() and "freed twice" in (out / "junit.xml").read_text(), "gate: junit.xml")
+    cells = ["--rounds", "2", "--", "--workload", "churn", "--capacity", "unlimited", "--untimed", "fuzz_r1", "--min-effect", "300%", "--allow-debug"]
+    code, text, out = gate(options, folder, "double_free", "--waive", "double-free=our program never does", *cells)
+    check(code == 0 and "waived: our program never does" in text, f"gate with a waiver: {code}: {text}")
+    check('message="waived: our program never does"' in (out / "rules.xml").read_text(), "gate: rules.xml")
+    code, text, out = gate(options, folder, "zeroes_blocks", "--all", *cells)
+    check(code == 1 and "cudaMemsetAsync calls 0 -> " in text, f"gate: zeroes: {code}: {text}")
+    code, text, out = gate(options, folder, "none", *cells)
+    check(code == 0 and "passed" in text, f"gate: none: {code}: {text}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("allocmark", "library", "gate", "page"):
+        parser.add_argument(name)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--approve", action="store_true")
+    options = parser.parse_args()
+    only = [name for name in options.only.split(",") if name]
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [row_of(options, folder, fault) for fault in FAULTS if not only or fault in only]
+        if not only:
+            check_gate(options, folder)
+    table = "\n".join([MARK, "| :-- | :-- | :-- | :-- |", *rows]) + "\n"
+    page = Path(options.page)
+    text = page.read_text()
+    begin = text.index(MARK)
+    end = text.find("\n\n", begin)
+    held = text[begin:] if end < 0 else text[begin:end + 1]
+    if options.approve and not only:
+        page.write_text(text.replace(held, table))
+    elif not only:
+        check(held == table, f"{page} holds another table; with --approve it is written anew:\n{table}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
