@@ -38,27 +38,39 @@ sed 's/"effect_min": 0.03/"effect_min": 2/' "$(dirname "$gate")/policy.json" >"$
 grep -q '"effect_min": 2,' "$work/coarse.json" || { echo "FAILED: the policy has another floor" >&2 && exit 1; }
 timed=(--rounds 4 --policy "$work/coarse.json") exact=(--rounds 2 --policy "$work/coarse.json")
 
-gated same 0 '^passed$' "${timed[@]}" "$example" "$example" "${cells[@]}"
+gated same 0 '^passed' "${timed[@]}" "$example" "$example" "${cells[@]}"
 { [ "$(junit same tests)" = 5 ] && [ "$(junit same failures)" = 0 ]; } || fail "junit.xml of a pass"
 [ -s "$work/same/report.html" ] || grep -q "report.html: not made" "$work/same/report.txt" || fail "there is no report"
 
 gated spins 1 '^worse .* (allocate|time per step)' "${timed[@]}" "$example" "$faulty/gated_plugin_1.so" "${cells[@]}"
 [ "$(junit spins failures)" -gt 0 ] || fail "junit.xml of a regression"
-gated takes_more 1 '^worse .* failed requests' "${exact[@]}" "$example" "$faulty/gated_plugin_2.so" "${cells[@]}"
-gated waits 1 '^worse .* cudaStreamSynchronize calls 0 -> ' "${exact[@]}" "$example" "$faulty/gated_plugin_3.so" "${cells[@]}"
-gated fails_at_random 1 '^worse .* failed requests 0 -> ' "${exact[@]}" "$example" "$faulty/gated_plugin_4.so" "${cells[@]}"
-gated crashes 1 'result ok -> crashed' "${exact[@]}" "$example" "$faulty/gated_plugin_5.so" "${cells[@]}"
+grep -q 'message="worse: ' "$work/spins/junit.xml" || fail "junit.xml does not say what is worse"
+# Rules end the gate before anything is timed, and --all compares all the same.
+gated takes_more 1 '^FAIL +rounding' "${exact[@]}" "$example" "$faulty/gated_plugin_2.so" "${cells[@]}"
+[ "$(junit takes_more failures)" = 1 ] && [ ! -e "$work/takes_more/A" ] || fail "the gate went on after a broken rule"
+gated takes_more_all 1 '^worse .* failed requests' --all "${exact[@]}" "$example" "$faulty/gated_plugin_2.so" "${cells[@]}"
+gated waits 1 '^worse .* cudaStreamSynchronize calls 0 -> ' --all "${exact[@]}" "$example" "$faulty/gated_plugin_3.so" "${cells[@]}"
+gated fails_at_random 1 '^worse .* failed requests 0 -> ' --all "${exact[@]}" "$example" "$faulty/gated_plugin_4.so" "${cells[@]}"
+gated crashes 1 'result ok -> crashed' --all "${exact[@]}" "$example" "$faulty/gated_plugin_5.so" "${cells[@]}"
+gated waived 0 'waived: it is known to be generous' --waive 'rounding=it is known to be generous' --functions my_malloc,my_free,trim:my_trim,as:mine \
+  "$example" "$faulty/gated_plugin_2.so" --rounds 2 --policy "$work/coarse.json" -- --workload churn --capacity unlimited --min-effect 900%
 
 gated unreadable 2 'cannot read' "$example" "$work/nothing.so"
 gated alone 2 'two libraries' "$example"
 gated option 2 'not known' --fast "$example" "$example"
-gated stray 2 'stands where' "$example" "$example" "$example"
+gated stray 2 'got 3' "$example" "$example" "$example"
+gated nothing 2 'nothing stands after' "$example" "$example" --
+gated waiver 2 'waives no rule' --waive rounding "$example" "$example"
 gated functions 2 'no function' --functions a,b "$example" "$example"
-gated symbols 0 '^passed$' --rounds 2 --policy "$work/coarse.json" --functions my_malloc,my_free,trim:my_trim "$example" "$example" -- \
-  --workload gpt2_train_ckpt --capacity unlimited
+# Options stand anywhere.
+gated symbols 0 '^passed' --policy "$work/coarse.json" "$example" "$example" --functions my_malloc,my_free,trim:my_trim --rounds 2 -- \
+  --workload gpt2_train_ckpt --capacity unlimited --untimed fuzz_r1
 gated no_symbol 2 'is no trim:SYMBOL' --functions my_malloc,my_free,my_trim "$example" "$example"
 gated one_function 2 'MALLOC,FREE' --functions a "$example" "$example"
 gated rounds 2 'wants a number' --rounds many "$example" "$example"
+if [ -e "$faulty/static_plugin.so" ]; then
+  gated static 2 'carries the static CUDA runtime' "$example" "$faulty/static_plugin.so"
+fi
 gated used 2 'not empty' --out "$work/same" "$example" "$example"
 ALLOCMARK=/nothing/allocmark gated program 2 'there is no program' "$example" "$example"
 
