@@ -1,6 +1,7 @@
 #include "allocators/caching/events.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <exception>
 
 namespace allocmark::caching {
