@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <unordered_map>
 #include <utility>
 
