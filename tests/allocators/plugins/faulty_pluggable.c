@@ -162,9 +162,9 @@ void* scribble_malloc(ssize_t size, int device, cudaStream_t stream) {
 
 // Works, and asks for something that the simulated runtime lacks.
 void* unimplemented_malloc(ssize_t size, int device, cudaStream_t stream) {
-  unsigned long long bytes = 0;
   void* pointer = NULL;
-  (void)cudaDeviceGetGraphMemAttribute(device, cudaGraphMemAttrUsedMemCurrent, &bytes);
+  (void)device;
+  (void)cudaUserObjectRelease(NULL, 1);
   (void)cudaGetLastError();
   return cudaMallocAsync(&pointer, (size_t)size, stream) == cudaSuccess ? pointer : NULL;
 }
