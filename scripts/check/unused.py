@@ -34,6 +34,7 @@ KEPT = {
     "parse_oom_cause": "tests read back every name",
     "sample_count_for_margin": "documented in results/README.md, and tested against MLPerf's table",
     "signed_rank_cdf": "tests hold it to published tables",
+    "simcuda::GraphMemory::holds": "tests ask which addresses are graphs'",
     "simcuda::StreamOrder::remembered_count": "tests hold its growth to a bound",
     "simcuda::VirtualMemory::reserved": "tests ask what is reserved",
 }
