@@ -64,14 +64,18 @@ def plan_exchanged(folder):
     edit_plan(folder, change)
 
 
-@case(TURNS, "a plan of more rounds than there are")
-def more_rounds(folder):
+def plan_rounds(folder, count):
     def change(plan):
-        plan.update(round_count=8, round_count_max=8)
+        plan.update(round_count=count, round_count_max=count)
         for cell in plan["cells"]:
-            cell["round_count_max"] = 8
+            cell["round_count_max"] = count
 
     edit_plan(folder, change)
+
+
+@case(TURNS, "a plan of more rounds than there are")
+def more_rounds(folder):
+    plan_rounds(folder, 8)
 
 
 @case(TURNS, "another order of the sides than the plan's seed gives")
@@ -92,13 +96,7 @@ def fewer_passes(folder):
 @case(TURNS, "the last round left out, and of the plan", "cells left out")
 def last_round(folder):
     edit_rounds(folder, lambda rounds: [line for line in rounds if line["round"] < 3])
-
-    def change(plan):
-        plan.update(round_count=3, round_count_max=3)
-        for cell in plan["cells"]:
-            cell["round_count_max"] = 3
-
-    edit_plan(folder, change)
+    plan_rounds(folder, 3)
 
 
 @case(TURNS, "conditions of the rounds left out")
