@@ -8,6 +8,12 @@
 #include "harness/simcuda/shim/touches.h"
 
 namespace simcuda {
+namespace {
+
+// Fills of less write the bytes, which is quicker than to ask the system.
+constexpr std::size_t kFillBytesMin = std::size_t{64} << 10;
+
+}  // namespace
 
 Bytes locate(const void* pointer, std::size_t size_bytes) {
   const std::uint64_t address = number(pointer);
@@ -17,7 +23,9 @@ Bytes locate(const void* pointer, std::size_t size_bytes) {
   }
   tell_touch(pointer, size_bytes);
   const std::lock_guard lock(device->mutex);
-  return {.data = static_cast<unsigned char*>(device->view(address, size_bytes)), .device = device};
+  return {.data = static_cast<unsigned char*>(device->view(address, size_bytes)),
+          .device = device,
+          .address = address};
 }
 
 bool direction_fits(cudaMemcpyKind kind, const Bytes& to, const Bytes& from) {
@@ -57,6 +65,12 @@ void move_bytes(const Bytes& to, const Bytes& from, const CopyShape& shape) {
 }
 
 void set_bytes(const Bytes& to, int value, const CopyShape& shape) {
+  if (to.device != nullptr && shape.row_count == 1 && shape.width_bytes >= kFillBytesMin) {
+    const std::lock_guard lock(to.device->mutex);
+    to.device->contents.fill({to.address, to.address + shape.width_bytes},
+                             static_cast<unsigned char>(value));
+    return;
+  }
   for (std::size_t row = 0; row < shape.row_count; ++row) {
     std::memset(to.data + row * shape.to_pitch_bytes, value, shape.width_bytes);
   }

@@ -13,6 +13,7 @@ namespace simcuda {
 struct Bytes {
   unsigned char* data = nullptr;      // null: not accessible
   SimulatedDevice* device = nullptr;  // null: host memory
+  std::uint64_t address = 0;          // of the device's
 };
 
 // Without the device's lock.
@@ -34,6 +35,7 @@ struct CopyShape {
   return pitch_bytes * (shape.row_count - 1) + shape.width_bytes;
 }
 void move_bytes(const Bytes& to, const Bytes& from, const CopyShape& shape);
+// Without the device's lock.
 void set_bytes(const Bytes& to, int value, const CopyShape& shape);
 
 // Without a device where the thread has none, or the stream is no stream of it.

@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
+#include <vector>
 
 #include "harness/simcuda/shim/address_space.h"
 #include "harness/simcuda/shim/sanitizers.h"
@@ -25,6 +28,9 @@ constexpr std::array<std::uint64_t, 2> kAreaHighs = {0x280000000000, 0x0f0000000
 // Windows and mirrors of less than this many times the memory are not worth having: holes need
 // room.
 constexpr std::uint64_t kRoomFactorMin = 2;
+// Pages that show a file, each a mapping of the process, of which Linux allows 65,530.
+constexpr std::size_t kShownPageCountMax = 16384;
+constexpr std::uint64_t kHostPageBytes = 4096;
 
 }  // namespace
 
@@ -123,8 +129,82 @@ void MemoryContents::discard(Range range) {
   }
   for (std::uint64_t page = range.lo; page < range.hi; page += kPageBytes) {
     if (touched_pages_.erase(page) != 0) {
-      madvise(heap_.at(page), kPageBytes, MADV_DONTNEED);
+      clear_page(heap_, page);
     }
+  }
+}
+
+void MemoryContents::clear_page(const Window& window, std::uint64_t page) {
+  if (shown_pages_.erase(page) == 0) {
+    madvise(window.at(page), kPageBytes, MADV_DONTNEED);
+    return;
+  }
+  mmap(window.at(page), kPageBytes, PROT_READ | PROT_WRITE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+bool MemoryContents::is_attached(std::uint64_t address) const {
+  const auto behind = attached_.upper_bound(address);
+  return behind != attached_.begin() && std::prev(behind)->second.hi > address;
+}
+
+int MemoryContents::pattern_file(unsigned char value) {
+  const auto [place, is_new] = pattern_files_.try_emplace(value, -1);
+  if (!is_new) return place->second;
+  const int file = memfd_create("simcuda fill", MFD_CLOEXEC);
+  if (file < 0) return -1;
+  const std::vector<unsigned char> bytes(kPageBytes, value);
+  if (write(file, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
+    close(file);
+    return -1;
+  }
+  place->second = file;
+  return file;
+}
+
+bool MemoryContents::show(const Window& window, std::uint64_t page, unsigned char value) {
+  if (value == 0) {
+    clear_page(window, page);
+    return true;
+  }
+  if (!shown_pages_.contains(page) && shown_pages_.size() >= kShownPageCountMax) return false;
+  const int file = pattern_file(value);
+  if (file < 0 || mmap(window.at(page), kPageBytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, file, 0) == MAP_FAILED) {
+    return false;
+  }
+  shown_pages_.insert(page);
+  return true;
+}
+
+void MemoryContents::fill(Range range, unsigned char value) {
+  const Window& window = *window_of(range.lo);
+  // In one go where all of it is alike.
+  const Range pages = {round_up(range.lo, kHostPageBytes), round_down(range.hi, kHostPageBytes)};
+  if (value == 0 && shown_pages_.empty() && attached_.empty() && !pages.empty() &&
+      madvise(window.at(pages.lo), pages.size_bytes(), MADV_DONTNEED) == 0) {
+    std::memset(window.at(range.lo), 0, pages.lo - range.lo);
+    std::memset(window.at(pages.hi), 0, range.hi - pages.hi);
+    return;
+  }
+  while (range.lo < range.hi) {
+    const std::uint64_t page = round_down(range.lo, kPageBytes);
+    const Range piece = {range.lo, std::min(range.hi, page + kPageBytes)};
+    range.lo = piece.hi;
+    const bool is_shared = is_attached(piece.lo);
+    if (!is_shared && piece.size_bytes() == kPageBytes && show(window, page, value)) continue;
+    // Zeros of a part: the system's pages in it are given back, and read as zeros.
+    const Range inner = {round_up(piece.lo, kHostPageBytes), round_down(piece.hi, kHostPageBytes)};
+    const bool gives_back =
+        value == 0 && inner.lo < inner.hi && (is_shared || !shown_pages_.contains(page)) &&
+        madvise(window.at(inner.lo), inner.size_bytes(), is_shared ? MADV_REMOVE : MADV_DONTNEED) ==
+            0;
+    if (!gives_back) {
+      std::memset(window.at(piece.lo), value, piece.size_bytes());
+      continue;
+    }
+    std::memset(window.at(piece.lo), 0, inner.lo - piece.lo);
+    std::memset(window.at(inner.hi), 0, piece.hi - inner.hi);
   }
 }
 

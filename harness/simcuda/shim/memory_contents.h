@@ -39,6 +39,10 @@ class MemoryContents {
   [[nodiscard]] void* mirror(std::uint64_t address, std::uint64_t size_bytes);
   // The range's pages went back to the device: their contents may be dropped.
   void discard(Range range);
+  // All of the range shows `value` from now on, in every view of it. The range has a mirror already
+  // (mirror()). Takes memory of the machine only for what is written there later, and for ends that
+  // are no whole pages.
+  void fill(Range range, unsigned char value);
 
   // Makes the mirror of a mapping show its handle's bytes.
   [[nodiscard]] bool attach(const Mapping& mapping);
@@ -59,13 +63,23 @@ class MemoryContents {
   void reserve_area(DevicePlace place);
   [[nodiscard]] Window* window_of(std::uint64_t address);
   [[nodiscard]] bool make_mirror(Window& window);
+  // The whole page's mirror shows the value, without memory of its own; false where the system does
+  // not do that.
+  [[nodiscard]] bool show(const Window& window, std::uint64_t page, unsigned char value);
+  void clear_page(const Window& window, std::uint64_t page);
+  // A mapped handle's bytes, which other mappings may show as well.
+  [[nodiscard]] bool is_attached(std::uint64_t address) const;
+  // A file of one page whose bytes are all `value`; negative where there is none.
+  [[nodiscard]] int pattern_file(unsigned char value);
 
   Window heap_;
   Window area_;
   std::uint64_t room_bytes_min_ = 0;  // of a window, and of a mirror
   std::uint64_t area_moved_bytes_ = 0;
   std::unordered_set<std::uint64_t> touched_pages_;  // heap pages that were ever viewed
-  std::map<std::uint64_t, Range> attached_;          // by lo
+  std::unordered_set<std::uint64_t> shown_pages_;    // whose mirror is a file of show()
+  std::map<unsigned char, int> pattern_files_;
+  std::map<std::uint64_t, Range> attached_;  // by lo
   std::unordered_map<MemoryHandle, std::uint64_t> handle_offsets_;
   std::uint64_t file_end_bytes_ = 0;
   int file_ = -1;

@@ -312,7 +312,11 @@ CUresult write_words(ThreadState& thread, CUdeviceptr address, unsigned value, s
   if (ref.captured) [[unlikely]] {
     return static_cast<CUresult>(capture_forbids(ref).value_or(cudaErrorStreamCaptureInvalidated));
   }
-  std::fill_n(reinterpret_cast<unsigned*>(bytes.data), count, value);
+  if (const unsigned low = value & 0xff; value == low * 0x01010101U) {
+    set_bytes(bytes, static_cast<int>(low), line(count * sizeof value));
+  } else {
+    std::fill_n(reinterpret_cast<unsigned*>(bytes.data), count, value);
+  }
   const std::lock_guard lock(ref.device->mutex);
   const std::uint64_t duration_ns = median_cost(CostId::MemsetOnDevice, count * sizeof value);
   const Outcome outcome = ref.device->core.streams().copy(ref.id, duration_ns, thread.now_ns());

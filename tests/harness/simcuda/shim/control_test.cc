@@ -208,6 +208,69 @@ TEST_CASE("the view reads and writes what programs copy, and device pointers fau
   CHECK(SIMCU(simcu_view)(block, 4096) == nullptr);
 }
 
+namespace {
+
+std::uint64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t pages = 0;
+  file >> pages >> pages;
+  return pages * 4096;
+}
+
+// All of the block reads as the byte, but for the one at `other`, if any.
+bool reads_as(void* block, std::uint64_t size_bytes, unsigned char byte, std::uint64_t other = ~0) {
+  const auto* const view = static_cast<unsigned char*>(SIMCU(simcu_view)(block, size_bytes));
+  for (std::uint64_t i = 0; view != nullptr && i < size_bytes; ++i) {
+    if (i != other && view[i] != byte) return false;
+  }
+  return view != nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("a fill takes no memory of the host, and every view shows it") {
+  constexpr std::uint64_t kBytes = (std::uint64_t{6} << 20) + 5000;
+  constexpr std::uint64_t kMuch = std::uint64_t{2} << 30;
+  void* blocks[2] = {};
+  REQUIRE(cudaMalloc(&blocks[0], kBytes) == cudaSuccess);
+  REQUIRE(cudaMallocAsync(&blocks[1], kBytes, nullptr) == cudaSuccess);
+  for (void* const block : blocks) {
+    auto* const view = static_cast<unsigned char*>(SIMCU(simcu_view)(block, kBytes));
+    REQUIRE(view != nullptr);
+    for (const int value : {0, 0, 0x5a, 0, 0xcd, 0x5a, 0}) {
+      REQUIRE(cudaMemset(block, value, kBytes) == cudaSuccess);
+      CHECK(reads_as(block, kBytes, static_cast<unsigned char>(value)));
+      // A view that was taken before shows it, and keeps what is written through it.
+      CHECK(view[kBytes / 2] == value);
+      view[kBytes / 2] = 0x77;
+      CHECK(reads_as(block, kBytes, static_cast<unsigned char>(value), kBytes / 2));
+      CHECK(static_cast<unsigned char*>(SIMCU(simcu_view)(block, kBytes))[kBytes / 2] == 0x77);
+    }
+    // Parts, over what shows another value.
+    REQUIRE(cudaMemset(block, 0xcd, kBytes) == cudaSuccess);
+    REQUIRE(cudaMemset(static_cast<char*>(block) + 4097, 0, 3 << 20) == cudaSuccess);
+    CHECK(reads_as(block, 4097, 0xcd));
+    CHECK(reads_as(static_cast<char*>(block) + 4097, 3 << 20, 0));
+    CHECK(reads_as(static_cast<char*>(block) + 4097 + (3 << 20), kBytes - 4097 - (3 << 20), 0xcd));
+  }
+  // New memory reads as zero, also where freed memory was filled.
+  REQUIRE(cudaMemset(blocks[0], 0xcd, kBytes) == cudaSuccess);
+  REQUIRE(cudaFree(blocks[0]) == cudaSuccess);
+  REQUIRE(cudaMalloc(&blocks[0], kBytes) == cudaSuccess);
+  CHECK(reads_as(blocks[0], kBytes, 0));
+  REQUIRE(cudaFree(blocks[0]) == cudaSuccess);
+  REQUIRE(cudaFreeAsync(blocks[1], nullptr) == cudaSuccess);
+
+  void* much = nullptr;
+  REQUIRE(cudaMalloc(&much, kMuch) == cudaSuccess);
+  const std::uint64_t before = resident_bytes();
+  for (const int value : {0xcd, 0}) {
+    REQUIRE(cudaMemset(static_cast<char*>(much) + 512, value, kMuch - 512) == cudaSuccess);
+    CHECK(resident_bytes() < before + (std::uint64_t{16} << 20));
+  }
+  REQUIRE(cudaFree(much) == cudaSuccess);
+}
+
 TEST_CASE("a kernel runs as its host model says, and one without a model is an error") {
   const Stream stream;
   int calls = 0;

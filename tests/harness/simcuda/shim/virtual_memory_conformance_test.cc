@@ -120,6 +120,12 @@ TEST_CASE("mappings alias, and are checked as the driver checks them") {
   REQUIRE(cudaMemcpy(&byte, reinterpret_cast<void*>(b + kPage), 1, cudaMemcpyDefault) ==
           cudaSuccess);
   CHECK(byte == 5);
+  REQUIRE(cudaMemset(reinterpret_cast<void*>(b + 512), 0, 2 * kPage - 512) == cudaSuccess);
+  REQUIRE(cudaMemcpy(&byte, reinterpret_cast<void*>(a + kPage), 1, cudaMemcpyDefault) ==
+          cudaSuccess);
+  CHECK(byte == 0);
+  REQUIRE(cudaMemcpy(&byte, reinterpret_cast<void*>(a + 511), 1, cudaMemcpyDefault) == cudaSuccess);
+  CHECK(byte == 5);
 
   REQUIRE_ANSWER(cudaFree(reinterpret_cast<void*>(a)), "cudaErrorInvalidValue");
   const std::uint64_t before = free_bytes();
