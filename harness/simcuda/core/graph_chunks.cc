@@ -146,13 +146,11 @@ Outcome GraphMemory::trim(std::uint64_t now_ns) {
 }
 
 void GraphMemory::note_usage() {
-  usage_.used_bytes = 0;
   usage_.reserved_bytes = 0;
   for (const Chunk& chunk : chunks_) {
-    if (!chunk.reserved) continue;
-    usage_.reserved_bytes += kChunkBytes;
-    if (chunk.mapping_count != 0 || chunk.pin_count != 0) usage_.used_bytes += kChunkBytes;
+    if (chunk.reserved) usage_.reserved_bytes += kChunkBytes;
   }
+  usage_.used_bytes = usage_.reserved_bytes;
   usage_.used_bytes_high = std::max(usage_.used_bytes_high, usage_.used_bytes);
   usage_.reserved_bytes_high = std::max(usage_.reserved_bytes_high, usage_.reserved_bytes);
 }

@@ -22,7 +22,7 @@ namespace simcuda {
 using ArenaId = std::uint64_t;  // of one graph's addresses; never reused, 0 is none
 
 struct GraphUsage {
-  std::uint64_t used_bytes = 0;  // mapped by a graph, or under a block that is not freed
+  std::uint64_t used_bytes = 0;  // NVIDIA's driver counts memory as used until it is trimmed
   std::uint64_t used_bytes_high = 0;
   std::uint64_t reserved_bytes = 0;
   std::uint64_t reserved_bytes_high = 0;

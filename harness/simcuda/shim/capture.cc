@@ -61,8 +61,7 @@ void add_once(std::vector<SimGraphNode*>& to, const std::vector<SimGraphNode*>& 
 
 Captured join_by_wait(const StreamRef& ref, SimEvent& event, bool is_external) {
   Capture* const capture = capture_with_id(event.capture_id);
-  if (capture == nullptr) return cudaErrorCapturedEvent;
-  if (capture->invalidated) return cudaErrorStreamCaptureInvalidated;
+  if (capture == nullptr || capture->invalidated) return cudaErrorInvalidValue;
   if (is_external) return cudaErrorInvalidValue;
   if (ref.stream == nullptr) return invalidate(*capture, cudaErrorStreamCaptureImplicit);
   if (ref.device != capture->device) return invalidate(*capture, cudaErrorNotSupported);
@@ -133,8 +132,9 @@ Captured capture_wait(const StreamRef& ref, SimEvent& event, bool is_external) {
       add_once(stream.dependencies, capture.events[&event]);
       return cudaSuccess;
     }
-    Capture* const other = event.capture_id == 0 ? nullptr : capture_with_id(event.capture_id);
-    if (other == nullptr) return invalidate(capture, cudaErrorStreamCaptureIsolation);
+    if (event.capture_id == 0) return invalidate(capture, cudaErrorStreamCaptureIsolation);
+    Capture* const other = capture_with_id(event.capture_id);
+    if (other == nullptr || other->invalidated) return invalidate(capture, cudaErrorInvalidValue);
     other->invalidated = true;
     return invalidate(capture, cudaErrorStreamCaptureMerge);
   });
@@ -145,7 +145,9 @@ Captured capture_wait(const StreamRef& ref, SimEvent& event, bool is_external) {
 
 cudaError_t ask_captured_event(SimEvent& event) {
   const std::lock_guard lock(graph_mutex());
-  if (Capture* const capture = capture_with_id(event.capture_id)) capture->invalidated = true;
+  Capture* const capture = capture_with_id(event.capture_id);
+  if (capture == nullptr || capture->invalidated) return cudaErrorInvalidValue;
+  capture->invalidated = true;
   return cudaErrorCapturedEvent;
 }
 

@@ -112,21 +112,22 @@ cudaError_t begin_capture(const ThreadState& thread, const StreamRef& ref, Captu
 
 cudaError_t end_capture(const ThreadState& thread, const StreamRef& ref, cudaGraph_t* graph) {
   Capture* const capture = ref.stream == nullptr ? nullptr : capture_of(ref.stream);
+  if (graph != nullptr) *graph = nullptr;
   if (capture == nullptr) return cudaErrorIllegalState;
   if (graph == nullptr) return cudaErrorInvalidValue;
-  *graph = nullptr;
   if (capture->origin != ref.stream) {
     capture->invalidated = true;
     return cudaErrorStreamCaptureUnmatched;
   }
-  if (capture->mode != cudaStreamCaptureModeRelaxed && capture->thread_ordinal != thread.ordinal) {
-    return cudaErrorStreamCaptureWrongThread;
-  }
+  const bool wrong_thread =
+      capture->mode != cudaStreamCaptureModeRelaxed && capture->thread_ordinal != thread.ordinal;
   SimGraph* const captured = capture->graph;
   const bool owns_graph = capture->owns_graph;
-  const cudaError_t error = capture->invalidated  ? cudaErrorStreamCaptureInvalidated
-                            : is_joined(*capture) ? cudaSuccess
-                                                  : cudaErrorStreamCaptureUnjoined;
+  // The wrong thread ends the capture, too.
+  const cudaError_t error = wrong_thread           ? cudaErrorStreamCaptureWrongThread
+                            : capture->invalidated ? cudaErrorStreamCaptureInvalidated
+                            : is_joined(*capture)  ? cudaSuccess
+                                                   : cudaErrorStreamCaptureUnjoined;
   finish(capture);
   if (error == cudaSuccess) {
     *graph = handle_of<cudaGraph_t>(captured);
