@@ -1,11 +1,13 @@
 // Generator serve: a server that answers requests as they arrive. Decoders run under continuous
 // batching (serving/scheduler.h) on an engine without padding (serving/engine.h), plain, with beam
 // search or with a draft model that guesses ahead; encoders run as an embedding service
-// (serving/embedding_service.cc). Marks tell when requests arrive and are answered.
+// (serving/embedding_service.cc). With graphs a decode step is captured for each batch at the
+// start. Marks tell when requests arrive and are answered.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "workloads/model/lengths.h"
 #include "workloads/programs/model_options.h"
 #include "workloads/serving/arrivals.h"
+#include "workloads/serving/decode_graphs.h"
 #include "workloads/serving/engine.h"
 #include "workloads/serving/scheduler.h"
 #include "workloads/serving/serve_options.h"
@@ -36,7 +39,8 @@ class Server {
         guesses_(seed ^ kGuessSeed),
         pool_(std::make_unique<TensorPool>(batch)),
         target_(pool_.get(), config.target),
-        scheduler_(config.limits) {
+        scheduler_(config.limits),
+        graph_batches_(graph_batches(config.graphs)) {
     if (config.draft) draft_.emplace(pool_.get(), *config.draft);
     next_arrival_ns_ = arrivals_.next_ns();
   }
@@ -45,7 +49,7 @@ class Server {
   bool advance();
 
  private:
-  enum class Phase { Start, Iteration, Layer, PassEnd, Reorder, Commit, End };
+  enum class Phase { Start, Capture, Serving, Iteration, Layer, PassEnd, Reorder, Commit, End };
   // A forward pass of an iteration: of the draft model or the target's.
   struct Pass {
     bool is_draft = false;
@@ -54,6 +58,10 @@ class Server {
   };
 
   void start();
+  void capture_graph();
+  void release_graphs();
+  // Tokens of the smallest graph that holds the pass, which is of decode steps only; or 0.
+  [[nodiscard]] std::uint64_t graph_of(const Pass& pass) const;
   void begin_iteration();
   void plan_passes();
   void begin_pass();
@@ -73,6 +81,8 @@ class Server {
   Engine target_;
   std::optional<Engine> draft_;
   Scheduler scheduler_;
+  std::vector<std::uint64_t> graph_batches_;
+  std::size_t captured_ = 0;  // of graph_batches_
   std::vector<Pass> passes_;
   std::vector<PassPart> beam_parts_;  // whose caches follow their beams
   std::vector<Tensor> draft_shares_;  // what the draft model said, until the target has checked it
@@ -91,6 +101,14 @@ bool Server::advance() {
   switch (phase_) {
     case Phase::Start:
       start();
+      return true;
+    case Phase::Capture:
+      capture_graph();
+      return true;
+    case Phase::Serving:
+      batch_->sync();
+      batch_->mark(MarkClass::ServerStart, 0);
+      phase_ = Phase::Iteration;
       return true;
     case Phase::Iteration:
       begin_iteration();
@@ -112,6 +130,7 @@ bool Server::advance() {
       return true;
     case Phase::End:
       batch_->mark("end");
+      release_graphs();
       inputs_.reset();
       if (draft_) draft_->clear();
       target_.clear();
@@ -131,9 +150,45 @@ void Server::start() {
   }
   // Token ids, positions and places in the cache of every token that a pass can have.
   inputs_ = target_.make(config_.limits.token_budget * 24);
-  batch_->sync();
-  batch_->mark(MarkClass::ServerStart, 0);
-  phase_ = Phase::Iteration;
+  phase_ = graph_batches_.empty() ? Phase::Serving : Phase::Capture;
+}
+
+// A run without a graph loads kernels and makes workspaces; torch.cuda.graph() then waits, empties
+// the cache and captures the same run, whose tensors come from the graph's pool.
+void Server::capture_graph() {
+  if (captured_ == 0) batch_->mark("capture");
+  const std::uint64_t pool = graph_pool_id(config_.graphs, captured_);
+  const PassPart part{.tokens = graph_batches_[captured_], .context = graph_batches_[captured_]};
+  const std::span<const PassPart> parts(&part, 1);
+  for (const bool captures : {false, true}) {
+    if (captures) {
+      batch_->sync();
+      batch_->trim();
+      batch_->pool({.id = pool, .kind = EventKind::PoolBegin});
+    }
+    target_.begin(parts);
+    for (std::uint64_t i = 0; i < target_.layer_count(); ++i) target_.layer(i, parts);
+    target_.finish_graph();
+    if (captures) batch_->pool({.id = pool, .kind = EventKind::PoolEnd});
+  }
+  (void)target_.take_duration_ns();  // the server's clock does not run yet
+  if (++captured_ == graph_batches_.size()) phase_ = Phase::Serving;
+}
+
+void Server::release_graphs() {
+  for (std::size_t i = 0; i < captured_; ++i) {
+    batch_->pool({.id = graph_pool_id(config_.graphs, i), .kind = EventKind::PoolRelease});
+  }
+}
+
+std::uint64_t Server::graph_of(const Pass& pass) const {
+  std::uint64_t smallest = 0;
+  const auto decodes = [](const PassPart& part) { return part.tokens == 1 && part.context > 1; };
+  if (!std::ranges::all_of(pass.parts, decodes)) return 0;
+  for (const std::uint64_t batch : graph_batches_) {
+    if (batch >= pass.parts.size() && (smallest == 0 || batch < smallest)) smallest = batch;
+  }
+  return smallest;
 }
 
 std::optional<ServeRequest> Server::arrived_request() {
@@ -216,6 +271,11 @@ void Server::plan_passes() {
 
 void Server::begin_pass() {
   const Pass& pass = passes_[pass_];
+  if (const std::uint64_t tokens = graph_of(pass); tokens > 0) {
+    target_.replay(tokens, pass.parts);
+    phase_ = Phase::PassEnd;
+    return;
+  }
   engine(pass).begin(pass.parts);
   layer_ = 0;
   phase_ = Phase::Layer;

@@ -111,6 +111,16 @@ void Engine::layer(std::size_t index, std::span<const PassPart> parts) {
   } else {
     llama_layer(index, parts);
   }
+  emit_layer_kernel(parts, setup_.kv_mode == KvMode::Paged ? 9 : 9 + 4 * parts.size());
+}
+
+void Engine::replay(std::uint64_t graph_tokens, std::span<const PassPart> parts) {
+  tokens_ = graph_tokens;
+  // One launch starts them all.
+  for (std::uint64_t i = 0; i < layer_count(); ++i) emit_layer_kernel(parts, i == 0 ? 1 : 0);
+}
+
+void Engine::emit_layer_kernel(std::span<const PassPart> parts, std::uint64_t launch_count) {
   const ModelShape& model = setup_.model;
   const std::uint64_t attention =
       model.hidden * (2 * model.attention_width() + 2 * model.kv_width());
@@ -128,7 +138,7 @@ void Engine::layer(std::size_t index, std::span<const PassPart> parts) {
   }
   emit_kernel(2 * tokens_ * matrices + 4 * pairs * model.attention_width(),
               (attention + read * expert + 2 * cached * model.kv_width()) * setup_.width,
-              setup_.kv_mode == KvMode::Paged ? 9 : 9 + 4 * parts.size());
+              launch_count);
 }
 
 // The residual is added inside the norms, in place.
@@ -215,10 +225,19 @@ Tensor Engine::attend(std::size_t index, std::span<const PassPart> parts) {
   return rows_of(tokens_, width);
 }
 
+void Engine::finish_hidden() {
+  if (setup_.model.family == ModelFamily::Gpt2) hidden_ = rows_of(tokens_, setup_.model.hidden);
+  residual_.reset();
+}
+
+void Engine::finish_graph() {
+  finish_hidden();
+  hidden_.reset();
+}
+
 Tensor Engine::logits(std::uint64_t rows) {
   const ModelShape& model = setup_.model;
-  if (model.family == ModelFamily::Gpt2) hidden_ = rows_of(tokens_, model.hidden);  // last norm
-  residual_.reset();
+  if (hidden_) finish_hidden();
   Tensor chosen = rows_of(rows, model.hidden);
   Tensor narrow;
   if (setup_.ranks > 1) {

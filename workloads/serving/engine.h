@@ -56,10 +56,14 @@ class Engine {
   // A pass is begin, every layer in turn, and one of the ends.
   void begin(std::span<const PassPart> parts);
   void layer(std::size_t index, std::span<const PassPart> parts);
+  // A whole pass as a graph of so many tokens, padding included: no memory is asked for.
+  void replay(std::uint64_t graph_tokens, std::span<const PassPart> parts);
   // What ranks sum up goes to a tensor of its own.
   [[nodiscard]] Tensor summed(Tensor partial);
   // The last hidden states, of `rows` tokens, become logits in four bytes.
   [[nodiscard]] Tensor logits(std::uint64_t rows);
+  // The hidden states of the last layer are where a graph leaves them.
+  void finish_graph();
   // No logits are wanted: the pass was for the cache.
   void drop_hidden() { hidden_.reset(), residual_.reset(); }
 
@@ -85,10 +89,12 @@ class Engine {
     return make(rows * columns * setup_.width);
   }
   [[nodiscard]] Tensor attend(std::size_t index, std::span<const PassPart> parts);
+  void finish_hidden();  // the last norm
   [[nodiscard]] Tensor gated_mlp();
   [[nodiscard]] Tensor experts_of();
   void llama_layer(std::size_t index, std::span<const PassPart> parts);
   void gpt2_layer(std::size_t index, std::span<const PassPart> parts);
+  void emit_layer_kernel(std::span<const PassPart> parts, std::uint64_t launch_count);
   void emit_kernel(std::uint64_t flops, std::uint64_t bytes, std::uint64_t kernel_count);
 
   TensorPool* pool_;

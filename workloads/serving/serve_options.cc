@@ -99,6 +99,26 @@ void read_cache(Parameters& parameters, ServeConfig* config) {
   }
 }
 
+// Graphs of decode steps, as servers capture them: without beams, draft models or growing caches,
+// whose tensors are others at each step.
+void read_graphs(Parameters& parameters, ServeConfig* config) {
+  GraphSettings& graphs = config->graphs;
+  const std::size_t choice = parameters.choice("graphs", {"none", "shared", "own"});
+  if (choice == 0) return;
+  const auto refuse = [&](const std::string& wanted) {
+    parameters.refuse_value("graphs", wanted, choice == 1 ? "shared" : "own");
+  };
+  if (config->target.kv_mode != KvMode::Paged) refuse("none, or kv=paged");
+  if (config->limits.beams > 1) refuse("none, or beams=1");
+  if (config->draft) refuse("none, or draft=none");
+  graphs.pools = choice == 1 ? GraphPools::Shared : GraphPools::Own;
+  graphs.smallest_first = parameters.choice("graph_order", {"descending", "ascending"}) == 1;
+  graphs.batch_max = parameters.number(
+      "graph_max", {.preset = std::min<std::uint64_t>(2 * config->limits.running_max, 512),
+                    .lowest = 1,
+                    .highest = std::min<std::uint64_t>(config->limits.token_budget, 4096)});
+}
+
 }  // namespace
 
 ArrivalSettings read_arrivals(Parameters& parameters) {
@@ -166,6 +186,7 @@ ServeConfig read_serve_config(Parameters& parameters, const ModelShape& model,
         config.limits.token_budget);
   }
   read_cache(parameters, &config);
+  read_graphs(parameters, &config);
   config.target.slot_count = config.limits.running_max;
   config.target.beams = config.limits.beams;
   if (config.draft) {

@@ -8,6 +8,7 @@
 #include "workloads/model/lengths.h"
 #include "workloads/model/shapes.h"
 #include "workloads/serving/arrivals.h"
+#include "workloads/serving/decode_graphs.h"
 #include "workloads/serving/engine.h"
 #include "workloads/serving/scheduler.h"
 #include "workloads/trace/parameters.h"
@@ -18,6 +19,7 @@ namespace allocmark {
 
 struct ServeConfig {
   EngineSetup target;
+  GraphSettings graphs;
   std::optional<EngineSetup> draft;  // guesses limits.draft_tokens tokens ahead
   SchedulerLimits limits;
   ArrivalSettings arrivals;
