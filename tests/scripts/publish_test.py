@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "scripts" / "publish"))
 
 import contention  # noqa: E402
 import folklore  # noqa: E402
+import pools  # noqa: E402
 import releases  # noqa: E402
 import simulated  # noqa: E402
 import text  # noqa: E402
@@ -99,6 +100,26 @@ class Claims(unittest.TestCase):
                     self.assertIn(one["op"], folklore.OPERATORS)
                     self.assertIn("field", one["left"])
                     self.assertIn("right", one)
+
+
+class Pools(unittest.TestCase):
+    FOLDER = ROOT / "results" / "published" / "2026-11-26-h100-pools"
+
+    def test_the_tables_are_made_from_their_rows(self):
+        self.assertEqual(pools.page(self.FOLDER), (self.FOLDER / "tables.md").read_text())
+
+    def test_what_was_predicted_is_what_the_card_held(self):
+        programs = pools.Programs(self.FOLDER)
+        predicted = json.loads((self.FOLDER / "predicted.json").read_text())
+        self.assertEqual(len(predicted), 7)
+        for entry in predicted:
+            conf = {"unset": "", "expandable": "expandable_segments:True"}[entry["conf"]]
+            captured = programs.marks(entry["program"], conf)["captured"]
+            self.assertEqual(pools.of_pools(captured, "reserved"), entry["private_pools_reserved_bytes"], entry["program"])
+
+    def test_the_rule_of_vllm(self):
+        self.assertEqual(pools.vllm_estimate([[8, 10 << 20, 0, 1], [4, 0, 0, 1], [2, 5 << 20, 0, 1]]), 12 << 20)
+        self.assertEqual(pools.vllm_estimate([[8, 10 << 20, 0, 1], [4, 3 << 20, 0, 1], [2, 0, 0, 1]]), 16 << 20)
 
 
 class Comparison(unittest.TestCase):
