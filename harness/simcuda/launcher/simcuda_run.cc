@@ -70,10 +70,9 @@ bool needs(const simcuda::ElfFacts& facts, std::string_view part) {
 }
 
 // LD_LIBRARY_PATH is enough for a program that asks for libcudart by name. Others get simcuda
-// before all libraries; not under AddressSanitizer, which wants to be first itself.
+// before all libraries.
 bool wants_preload(const simcuda::ElfFacts& facts) {
-  const bool found_by_name = needs(facts, "libcudart.so.") && !facts.has_rpath;
-  return !needs(facts, "libasan.so") && !found_by_name;
+  return !needs(facts, "libcudart.so.") || facts.has_rpath;
 }
 
 void put_first(const char* variable, const std::string& value) {
@@ -112,8 +111,9 @@ int run(char** arguments) {
     return kCannotRun;
   }
   put_first("LD_LIBRARY_PATH", folder.string());
-  if (wants_preload(facts)) {
-    put_last("LD_PRELOAD", runtime);
+  if (!needs(facts, "libasan.so")) {  // which wants to be first itself
+    if (wants_preload(facts)) put_last("LD_PRELOAD", runtime);
+    put_last("LD_PRELOAD", (folder / "libsimcuda_preload.so").string());
   }
   setenv("SIMCUDA_REPORT", "1", 1);
   setenv("SIMCUDA_REDIRECT_STATIC", "1", 1);

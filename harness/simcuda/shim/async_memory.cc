@@ -8,6 +8,7 @@
 #include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/simulated_device.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -115,6 +116,15 @@ cudaError_t free_async(ThreadState& thread, void* pointer, cudaStream_t stream) 
   return to_error(outcome.status);
 }
 
+cudaError_t allocate_from_pool(ThreadState& thread, void** pointer, std::size_t size_bytes,
+                               cudaMemPool_t pool, cudaStream_t stream) {
+  SimPool* object = resolve_pool(pool);
+  return object == nullptr ? cudaErrorInvalidValue
+                           : allocate_async(thread, pointer, size_bytes, object, stream);
+}
+
+void** as_pointers(CUdeviceptr* pointer) { return reinterpret_cast<void**>(pointer); }
+
 }  // namespace
 
 SIMCUDA_EXPORT cudaError_t cudaMallocAsync(void** pointer, size_t size_bytes, cudaStream_t stream) {
@@ -122,21 +132,28 @@ SIMCUDA_EXPORT cudaError_t cudaMallocAsync(void** pointer, size_t size_bytes, cu
     return allocate_async(thread, pointer, size_bytes, nullptr, stream);
   });
 }
+SIMCUDA_DRIVER(cuMemAllocAsync, (CUdeviceptr * pointer, size_t size_bytes, CUstream stream),
+               (size_bytes, number(stream)),
+               allocate_async(thread, as_pointers(pointer), size_bytes, nullptr, stream))
 
 SIMCUDA_EXPORT cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t size_bytes,
                                                    cudaMemPool_t pool, cudaStream_t stream) {
   return runtime_call<"cudaMallocFromPoolAsync">(
       {size_bytes, number(pool), number(stream)}, [&](ThreadState& thread) {
-        SimPool* object = resolve_pool(pool);
-        return object == nullptr ? cudaErrorInvalidValue
-                                 : allocate_async(thread, pointer, size_bytes, object, stream);
+        return allocate_from_pool(thread, pointer, size_bytes, pool, stream);
       });
 }
+SIMCUDA_DRIVER(cuMemAllocFromPoolAsync,
+               (CUdeviceptr * pointer, size_t size_bytes, CUmemoryPool pool, CUstream stream),
+               (size_bytes, number(pool), number(stream)),
+               allocate_from_pool(thread, as_pointers(pointer), size_bytes, pool, stream))
 
 SIMCUDA_EXPORT cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
   return runtime_call<"cudaFreeAsync">({number(pointer), number(stream)}, [&](ThreadState& thread) {
     return free_async(thread, pointer, stream);
   });
 }
+SIMCUDA_DRIVER(cuMemFreeAsync, (CUdeviceptr pointer, CUstream stream), (pointer, number(stream)),
+               free_async(thread, reinterpret_cast<void*>(pointer), stream))
 
 }  // namespace simcuda

@@ -17,7 +17,7 @@
 namespace simcuda {
 
 thread_local constinit ThreadState* current_thread_state = nullptr;
-std::atomic<std::uint32_t> slow_reasons{kNotStarted};
+std::atomic<std::uint32_t> slow_reasons{kNotStarted | kNoInit};
 
 namespace {
 
@@ -134,6 +134,13 @@ int begin_call_slow(const ApiRecord& api, ThreadState& thread, bool is_driver_ap
     thread.last_message = start_error();
     return is_driver_api ? static_cast<int>(CUDA_ERROR_NOT_INITIALIZED)
                          : static_cast<int>(cudaErrorInitializationError);
+  }
+  if ((slow & kNoInit) != 0) {
+    if (is_driver_api && driver_needs_init(api.name)) {
+      thread.last_message = "cuInit has not been called";
+      return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    if (!is_driver_api) slow_reasons.fetch_and(~static_cast<std::uint32_t>(kNoInit));
   }
   if ((slow & kSticky) != 0) {
     thread.last_message = "an earlier error broke the context; only a new process helps";

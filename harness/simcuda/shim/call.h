@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/simcuda/shim/context_rules.h"
 #include "harness/simcuda/shim/cost.h"
 #include "harness/simcuda/shim/host_caches.h"
 #include "harness/simcuda/simcu.h"
@@ -27,7 +28,7 @@
 
 namespace simcuda {
 
-inline constexpr std::size_t kApiCountMax = 512;
+inline constexpr std::size_t kApiCountMax = 1024;
 
 // Grid and stream between __cudaPushCallConfiguration and __cudaPopCallConfiguration.
 struct LaunchConfiguration {
@@ -41,7 +42,10 @@ struct LaunchConfiguration {
 struct ThreadState {
   SimcuThreadClock clock{};
   cudaError_t last_error = cudaSuccess;
-  int device = 0;
+  int device = 0;               // the runtime's; that of `context` where there is one
+  CUcontext context = nullptr;  // current; null until a call makes one current
+  std::vector<CUcontext> contexts_below;
+  cudaStream_t null_stream = nullptr;  // what stream 0 means: cudaStreamPerThread in such calls
   cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
   std::uint32_t ordinal = 0;  // 0 for the first thread that called; keys the random numbers
   std::array<std::uint32_t, kCostCount> cost_draws{};  // samples taken of each cost so far
@@ -123,6 +127,7 @@ enum SlowReason : std::uint32_t {
   kGpuFaults = 32,   // some GPU is to be faulty
   kWatched = 64,     // somebody is told of every call (call_watch.h)
   kCapturing = 128,  // some stream is captured, which forbids some calls (capture.h)
+  kNoInit = 256,     // neither cuInit nor a function of the runtime has been called
 };
 extern std::atomic<std::uint32_t> slow_reasons;
 
@@ -142,12 +147,43 @@ void set_sticky_error(int error);
 // Text for simcu_last_message, and the same error code back.
 [[nodiscard]] cudaError_t explain(ThreadState& thread, cudaError_t error, std::string message);
 
+// Makes the primary context of the thread's device current.
+void use_primary_context(ThreadState& thread);
+
+// The driver's code for what a function of the runtime answers. The codes are the same but for
+// those that the driver lacks.
+[[nodiscard]] constexpr CUresult as_result(cudaError_t error) {
+  switch (error) {
+    case cudaErrorInvalidMemcpyDirection:
+    case cudaErrorInvalidPitchValue:
+      return CUDA_ERROR_INVALID_VALUE;
+    case cudaErrorInvalidDeviceFunction:
+      return CUDA_ERROR_INVALID_HANDLE;
+    default:
+      return static_cast<CUresult>(error);
+  }
+}
+
 // Totals over all threads, also those that ended.
 [[nodiscard]] std::uint64_t call_count(const ApiRecord& api);
 [[nodiscard]] ApiRecord* first_api();
 [[nodiscard]] std::size_t api_count();
 
 namespace detail {
+// A function of the runtime makes a context current where there is none; the driver's refuse.
+template <ApiName kName, bool kIsDriver>
+[[nodiscard]] inline int enter_context(ThreadState& thread) {
+  if (thread.context != nullptr) [[likely]] {
+    return 0;
+  }
+  if constexpr (kIsDriver) {
+    return driver_needs_context(kName.text) ? CUDA_ERROR_INVALID_CONTEXT : 0;
+  } else {
+    if (runtime_makes_context(kName.text)) use_primary_context(thread);
+    return 0;
+  }
+}
+
 template <ApiName kName, bool kIsDriver, class Result, class Body>
 inline Result call(std::initializer_list<std::uint64_t> arguments, Body&& body) {
   const ApiRecord& api = Api<kName>::record;
@@ -156,12 +192,14 @@ inline Result call(std::initializer_list<std::uint64_t> arguments, Body&& body) 
   count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   const std::uint32_t slow = slow_reasons.load(std::memory_order_relaxed);
   if (slow == 0) [[likely]] {
-    return body(thread);
+    const int refused = enter_context<kName, kIsDriver>(thread);
+    return refused != 0 ? static_cast<Result>(refused) : body(thread);
   }
   if ((slow & kWatched) != 0) tell_call(api, SIMCU_CALL_BEGINS);
-  const int injected = begin_call_slow(api, thread, kIsDriver, arguments);
+  int refused = begin_call_slow(api, thread, kIsDriver, arguments);
+  if (refused == 0) refused = enter_context<kName, kIsDriver>(thread);
   const std::uint64_t before_ns = thread.now_ns();
-  const Result result = injected != 0 ? static_cast<Result>(injected) : body(thread);
+  const Result result = refused != 0 ? static_cast<Result>(refused) : body(thread);
   if ((slow & kGpuFaults) != 0) stretch_call(thread, before_ns);
   if ((slow_reasons.load(std::memory_order_relaxed) & kLog) != 0) {
     log_call(api, arguments, static_cast<int>(result), thread.now_ns() - before_ns);

@@ -102,16 +102,19 @@ int ask_end(SimulatedDevice* device, std::uint64_t* end_ns, Ask ask) {
 
 }  // namespace
 
-extern "C" int simcuda_unimplemented(const char* name) {
+extern "C" int simcuda_unimplemented_driver(const char* name) {
   Unimplemented& all = unimplemented();
   {
     const std::lock_guard lock(all.mutex);
     ++all.counts[name];
   }
-  ThreadState& thread = this_thread();
-  thread.last_error = cudaErrorNotSupported;
-  return explain(thread, cudaErrorNotSupported,
+  return explain(this_thread(), cudaErrorNotSupported,
                  std::string(name) + " is not implemented by simcuda");
+}
+
+extern "C" int simcuda_unimplemented(const char* name) {
+  this_thread().last_error = cudaErrorNotSupported;
+  return simcuda_unimplemented_driver(name);
 }
 
 extern "C" {

@@ -1,47 +1,66 @@
 // Driver functions by name: cudaGetDriverEntryPoint(ByVersion) and cuGetProcAddress. In: a name
-// without suffix. Out: our function of that name, newest variant, found among our own exports.
+// without suffix, and the version of CUDA whose function is wanted. Out: our function of that name,
+// the newest that is no newer than that, found among our own exports.
+#include <algorithm>
 #include <string>
 #include <string_view>
 
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/device_properties.h"
 #include "harness/simcuda/shim/function_names.h"
+#include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/static_runtime.h"
 
 namespace simcuda {
 namespace {
 
-constexpr unsigned kOldestVersion = 6050;  // older entry points than these never were
+struct VersionRow {
+  std::string_view name;
+  unsigned version = 0;  // 12030: CUDA 12.3
+  const char* symbol = nullptr;
+  bool is_per_thread = false;  // for --default-stream per-thread
+};
+// From the toolkit's headers; a function's rows stand together, its newest first.
+constexpr VersionRow kVersions[] = {
+#define DRIVER_VERSION(kind, name, version, symbol) \
+  {#name, version, #symbol, std::string_view(#kind) == "threaded"},
+#include "driver_versions.inc"
+#undef DRIVER_VERSION
+};
 
-void* find_function(const char* name) {
-  for (const char* suffix : {"_v3", "_v2", ""}) {
-    if (void* function = own_function(std::string(name) + suffix); function != nullptr) {
-      return function;
-    }
-  }
-  return nullptr;
-}
+enum class Found : std::uint8_t { Yes, NotFound, TooOld, VersionTooNew };
 
-enum class Found : std::uint8_t { Yes, NotFound, TooOld };
+struct Wanted {
+  const char* name = nullptr;
+  unsigned version = 0;
+  bool is_per_thread = false;
+};
 
-Found look_up(const char* name, unsigned version, void** function) {
-  *function = std::string(name).starts_with("cu") ? find_function(name) : nullptr;
-  if (*function == nullptr) {
-    return Found::NotFound;
+// Functions that have no variant for per-thread streams are the same for all.
+Found look_up(const Wanted& wanted, void** function) {
+  *function = nullptr;
+  if (wanted.version > static_cast<unsigned>(driver_version())) return Found::VersionTooNew;
+  const VersionRow* best = nullptr;
+  bool is_known = false;
+  for (const VersionRow& row : kVersions) {
+    if (row.name != wanted.name) continue;
+    is_known = true;
+    if (row.version > wanted.version || (row.is_per_thread && !wanted.is_per_thread)) continue;
+    if (best == nullptr || row.is_per_thread > best->is_per_thread) best = &row;
   }
-  if (version < kOldestVersion) {
-    *function = nullptr;
-    return Found::TooOld;
-  }
-  return Found::Yes;
+  if (best == nullptr) return is_known ? Found::TooOld : Found::NotFound;
+  *function = own_function(best->symbol);
+  return *function == nullptr ? Found::NotFound : Found::Yes;
 }
 
 // Not finding a function is an answer, not an error: measured.
-cudaError_t get_entry_point(const char* name, void** function, unsigned version,
+cudaError_t get_entry_point(const Wanted& wanted, void** function,
                             cudaDriverEntryPointQueryResult* result) {
-  if (name == nullptr || function == nullptr) {
+  if (wanted.name == nullptr || function == nullptr) {
     return cudaErrorInvalidValue;
   }
-  const Found found = look_up(name, version, function);
+  const Found found = look_up(wanted, function);
+  if (found == Found::VersionTooNew) return cudaErrorInvalidValue;
   if (result != nullptr) {
     *result = found == Found::Yes      ? cudaDriverEntryPointSuccess
               : found == Found::TooOld ? cudaDriverEntryPointVersionNotSufficent
@@ -50,13 +69,39 @@ cudaError_t get_entry_point(const char* name, void** function, unsigned version,
   return cudaSuccess;
 }
 
+CUresult get_proc_address(const Wanted& wanted, void** function,
+                          CUdriverProcAddressQueryResult* result, const void* caller) {
+  start_if_needed();
+  if (wanted.name == nullptr || function == nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Found found = look_up(wanted, function);
+  if (found == Found::VersionTooNew) return CUDA_ERROR_INVALID_VALUE;
+  // It then gives up as with a driver that is too old.
+  if (std::string_view(wanted.name) == "cuGetExportTable" && carries_static_runtime(caller)) {
+    explain_static_runtime(caller);
+    *function = nullptr;
+    found = Found::NotFound;
+  }
+  if (result != nullptr) {
+    *result = found == Found::Yes      ? CU_GET_PROC_ADDRESS_SUCCESS
+              : found == Found::TooOld ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                                       : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  }
+  return found == Found::Yes ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+bool asks_per_thread(unsigned long long flags) {
+  return (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+}
+
 }  // namespace
 
 SIMCUDA_EXPORT cudaError_t cudaGetDriverEntryPointByVersion(
     const char* name, void** function, unsigned int version, unsigned long long flags,
     cudaDriverEntryPointQueryResult* result) {
   return runtime_call<"cudaGetDriverEntryPointByVersion">({version, flags}, [&](ThreadState&) {
-    return get_entry_point(name, function, version, result);
+    return get_entry_point({name, version, asks_per_thread(flags)}, function, result);
   });
 }
 
@@ -65,7 +110,7 @@ SIMCUDA_EXPORT cudaError_t cudaGetDriverEntryPoint(const char* name, void** func
                                                    unsigned long long flags,
                                                    cudaDriverEntryPointQueryResult* result) {
   return runtime_call<"cudaGetDriverEntryPoint">({flags}, [&](ThreadState&) {
-    return get_entry_point(name, function, CUDART_VERSION, result);
+    return get_entry_point({name, CUDART_VERSION, asks_per_thread(flags)}, function, result);
   });
 }
 
@@ -75,20 +120,25 @@ SIMCUDA_EXPORT CUresult cuGetProcAddress_v2(const char* name, void** function, i
   const void* const caller = __builtin_return_address(0);
   return driver_call<"cuGetProcAddress">(
       {static_cast<std::uint64_t>(version), flags}, [&](ThreadState&) {
-        if (name == nullptr || function == nullptr) {
-          return CUDA_ERROR_INVALID_VALUE;
-        }
-        if (std::string_view(name) == "cuGetExportTable") {  // only a static runtime asks for it
-          explain_static_runtime(caller);
-        }
-        const Found found = look_up(name, static_cast<unsigned>(version), function);
-        if (result != nullptr) {
-          *result = found == Found::Yes      ? CU_GET_PROC_ADDRESS_SUCCESS
-                    : found == Found::TooOld ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
-                                             : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-        }
-        return found == Found::Yes ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+        return get_proc_address({name, static_cast<unsigned>(version), asks_per_thread(flags)},
+                                function, result, caller);
       });
+}
+
+#undef cuGetProcAddress
+SIMCUDA_EXPORT CUresult cuGetProcAddress(const char* name, void** function, int version,
+                                         cuuint64_t flags) {
+  return cuGetProcAddress_v2(name, function, version, flags, nullptr);
+}
+
+// Tables that NVIDIA does not document. Whoever asks for one does without, as libnvrtc does, or
+// gives up with an error, as a static runtime does.
+SIMCUDA_EXPORT CUresult cuGetExportTable(const void** table, const CUuuid* id) {
+  return driver_call<"cuGetExportTable">({number(id)}, [&](ThreadState&) {
+    if (table == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *table = nullptr;
+    return CUDA_ERROR_NOT_FOUND;
+  });
 }
 
 }  // namespace simcuda

@@ -367,12 +367,6 @@ SIMCUDA_EXPORT CUresult cuMemGetAddressRange(CUdeviceptr* base, size_t* size_byt
   });
 }
 
-#undef cuMemGetAddressRange
-SIMCUDA_EXPORT CUresult cuMemGetAddressRange(CUdeviceptr* base, size_t* size_bytes,
-                                             CUdeviceptr address) {
-  return cuMemGetAddressRange_v2(base, size_bytes, address);
-}
-
 // Handles cannot leave the process here.
 SIMCUDA_EXPORT CUresult cuMemExportToShareableHandle(void* /*shareable*/,
                                                      CUmemGenericAllocationHandle handle,

@@ -1,5 +1,5 @@
-// The driver calls beside memory management: initialisation, devices, the primary context. In:
-// device numbers. Out: what the runtime calls answer, as CUresult.
+// The driver's initialisation and questions about devices. In: device numbers. Out: what the
+// runtime's functions answer, as CUresult.
 #include <cstdio>
 #include <cstring>
 
@@ -9,22 +9,12 @@
 #include "harness/simcuda/shim/simulated_device.h"
 
 namespace simcuda {
-namespace {
-
-// A context is only a name for its device.
-CUcontext context_of(int index) {
-  return reinterpret_cast<CUcontext>(static_cast<std::uint64_t>(index + 1) << 12);
-}
-
-int device_of_context(CUcontext context) { return static_cast<int>(number(context) >> 12) - 1; }
-
-}  // namespace
-
 SIMCUDA_EXPORT CUresult cuInit(unsigned int flags) {
   return driver_call<"cuInit">({flags}, [&](ThreadState&) {
     if (flags != 0) {
       return CUDA_ERROR_INVALID_VALUE;
     }
+    slow_reasons.fetch_and(~static_cast<std::uint32_t>(kNoInit));
     return device_count() == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
   });
 }
@@ -34,7 +24,8 @@ SIMCUDA_EXPORT CUresult cuDriverGetVersion(int* version) {
     if (version == nullptr) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    return static_cast<CUresult>(cudaDriverGetVersion(version));
+    *version = driver_version();
+    return CUDA_SUCCESS;
   });
 }
 
@@ -109,82 +100,35 @@ SIMCUDA_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice index) {
   });
 }
 
-// Defined under the name that the header gives it (cuMemGetInfo_v2).
-SIMCUDA_EXPORT CUresult cuMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
-  return driver_call<"cuMemGetInfo">({}, [&](ThreadState&) {
-    return static_cast<CUresult>(cudaMemGetInfo(free_bytes, total_bytes));
-  });
-}
-
-SIMCUDA_EXPORT CUresult cuCtxGetCurrent(CUcontext* context) {
-  return driver_call<"cuCtxGetCurrent">({}, [&](ThreadState& thread) {
-    if (context == nullptr) {
-      return CUDA_ERROR_INVALID_VALUE;
+SIMCUDA_EXPORT CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice index) {
+  return driver_call<"cuDeviceComputeCapability">({as_number(index)}, [&](ThreadState&) {
+    const SimulatedDevice* device = device_at(index);
+    if (major == nullptr || minor == nullptr || device == nullptr) {
+      return device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
     }
-    *context = context_of(thread.device);
+    *major = device->profile.attributes.at(cudaDevAttrComputeCapabilityMajor);
+    *minor = device->profile.attributes.at(cudaDevAttrComputeCapabilityMinor);
     return CUDA_SUCCESS;
   });
 }
 
-SIMCUDA_EXPORT CUresult cuCtxSetCurrent(CUcontext context) {
-  return driver_call<"cuCtxSetCurrent">({number(context)}, [&](ThreadState& thread) {
-    if (context == nullptr) {
-      return CUDA_SUCCESS;
-    }
-    if (device_at(device_of_context(context)) == nullptr) {
-      return CUDA_ERROR_INVALID_CONTEXT;
-    }
-    thread.device = device_of_context(context);
-    return CUDA_SUCCESS;
+SIMCUDA_EXPORT CUresult cuDeviceGetPCIBusId(char* text, int length, CUdevice index) {
+  return driver_call<"cuDeviceGetPCIBusId">({as_number(index)}, [&](ThreadState&) {
+    return as_result(give_pci_bus_id(text, length, index));
   });
 }
 
-SIMCUDA_EXPORT CUresult cuCtxGetDevice(CUdevice* device) {
-  return driver_call<"cuCtxGetDevice">({}, [&](ThreadState& thread) {
-    if (device == nullptr) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    *device = thread.device;
-    return CUDA_SUCCESS;
+SIMCUDA_EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice* index, const char* text) {
+  return driver_call<"cuDeviceGetByPCIBusId">(
+      {}, [&](ThreadState&) { return as_result(find_pci_bus_id(index, text)); });
+}
+
+SIMCUDA_EXPORT CUresult cuDeviceGetLuid(char* luid, unsigned int* mask, CUdevice index) {
+  return driver_call<"cuDeviceGetLuid">({as_number(index)}, [&](ThreadState&) {
+    if (device_at(index) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    return luid == nullptr || mask == nullptr ? CUDA_ERROR_INVALID_VALUE
+                                              : CUDA_ERROR_NOT_SUPPORTED;  // Windows alone has it
   });
-}
-
-SIMCUDA_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice index) {
-  return driver_call<"cuDevicePrimaryCtxRetain">(
-      {static_cast<std::uint64_t>(index)}, [&](ThreadState&) {
-        if (context == nullptr || device_at(index) == nullptr) {
-          return context == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
-        }
-        *context = context_of(index);
-        return CUDA_SUCCESS;
-      });
-}
-
-SIMCUDA_EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice index, unsigned int* flags,
-                                                   int* active) {
-  return driver_call<"cuDevicePrimaryCtxGetState">(
-      {static_cast<std::uint64_t>(index)}, [&](ThreadState&) {
-        if (device_at(index) == nullptr || flags == nullptr || active == nullptr) {
-          return device_at(index) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
-        }
-        *flags = 0;
-        *active = 1;
-        return CUDA_SUCCESS;
-      });
-}
-
-// Old names without suffix, for programs that look them up by dlsym.
-#undef cuMemGetInfo
-#undef cuDeviceTotalMem
-#undef cuDeviceGetUuid
-SIMCUDA_EXPORT CUresult cuMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
-  return cuMemGetInfo_v2(free_bytes, total_bytes);
-}
-SIMCUDA_EXPORT CUresult cuDeviceTotalMem(size_t* bytes, CUdevice index) {
-  return cuDeviceTotalMem_v2(bytes, index);
-}
-SIMCUDA_EXPORT CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice index) {
-  return cuDeviceGetUuid_v2(uuid, index);
 }
 
 }  // namespace simcuda

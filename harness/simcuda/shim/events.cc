@@ -7,6 +7,7 @@
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/synchronize.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -148,71 +149,53 @@ cudaError_t elapsed(ThreadState& thread, float* milliseconds, cudaEvent_t begin,
   return cudaSuccess;
 }
 
-}  // namespace
-
-SIMCUDA_EXPORT cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
-                                               unsigned int flags) {
-  return runtime_call<"cudaStreamWaitEvent">(
-      {number(stream), number(event), flags},
-      [&](ThreadState& thread) { return wait_event(thread, stream, event, flags); });
+cudaError_t record_with_flags(ThreadState& thread, cudaEvent_t event, cudaStream_t stream,
+                              unsigned flags) {
+  return flags > cudaEventRecordExternal
+             ? cudaErrorInvalidValue
+             : record(thread, event, stream, flags == cudaEventRecordExternal);
 }
+
+cudaError_t synchronize_with(ThreadState& thread, cudaEvent_t event) {
+  SimEvent* object = resolve_event(event);
+  if (object == nullptr) {
+    return cudaErrorInvalidResourceHandle;
+  }
+  if (object->capture_id != 0) [[unlikely]] {
+    return ask_captured_event(*object);
+  }
+  return synchronize(thread, *object->device, CostId::EventSynchronize, [&] {
+    return object->device->core.synchronize_event(object->id, thread.now_ns());
+  });
+}
+
+}  // namespace
 
 SIMCUDA_EXPORT cudaError_t cudaEventCreate(cudaEvent_t* event) {
   return runtime_call<"cudaEventCreate">(
       {}, [&](ThreadState& thread) { return create_event(thread, event, 0); });
 }
 
-SIMCUDA_EXPORT cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
-  return runtime_call<"cudaEventCreateWithFlags">(
-      {flags}, [&](ThreadState& thread) { return create_event(thread, event, flags); });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  return runtime_call<"cudaEventDestroy">(
-      {number(event)}, [&](ThreadState& thread) { return destroy_event(thread, event); });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  return runtime_call<"cudaEventRecord">({number(event), number(stream)}, [&](ThreadState& thread) {
-    return record(thread, event, stream);
-  });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream,
-                                                    unsigned int flags) {
-  return runtime_call<"cudaEventRecordWithFlags">(
-      {number(event), number(stream), flags}, [&](ThreadState& thread) {
-        return flags > cudaEventRecordExternal
-                   ? cudaErrorInvalidValue
-                   : record(thread, event, stream, flags == cudaEventRecordExternal);
-      });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaEventQuery(cudaEvent_t event) {
-  return runtime_call<"cudaEventQuery">(
-      {number(event)}, [&](ThreadState& thread) { return query_event(thread, event); });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  return runtime_call<"cudaEventSynchronize">({number(event)}, [&](ThreadState& thread) {
-    SimEvent* object = resolve_event(event);
-    if (object == nullptr) {
-      return cudaErrorInvalidResourceHandle;
-    }
-    if (object->capture_id != 0) [[unlikely]] {
-      return ask_captured_event(*object);
-    }
-    return synchronize(thread, *object->device, CostId::EventSynchronize, [&] {
-      return object->device->core.synchronize_event(object->id, thread.now_ns());
-    });
-  });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin,
-                                                cudaEvent_t end) {
-  return runtime_call<"cudaEventElapsedTime">(
-      {number(begin), number(end)},
-      [&](ThreadState& thread) { return elapsed(thread, milliseconds, begin, end); });
-}
+SIMCUDA_TWINS(cudaStreamWaitEvent, cuStreamWaitEvent,
+              (cudaStream_t stream, cudaEvent_t event, unsigned int flags),
+              (number(stream), number(event), flags), wait_event(thread, stream, event, flags))
+SIMCUDA_TWINS(cudaEventCreateWithFlags, cuEventCreate, (cudaEvent_t * event, unsigned int flags),
+              (flags), create_event(thread, event, flags))
+SIMCUDA_TWINS(cudaEventDestroy, cuEventDestroy, (cudaEvent_t event), (number(event)),
+              destroy_event(thread, event))
+SIMCUDA_TWINS(cudaEventRecord, cuEventRecord, (cudaEvent_t event, cudaStream_t stream),
+              (number(event), number(stream)), record(thread, event, stream))
+SIMCUDA_TWINS(cudaEventRecordWithFlags, cuEventRecordWithFlags,
+              (cudaEvent_t event, cudaStream_t stream, unsigned int flags),
+              (number(event), number(stream), flags),
+              record_with_flags(thread, event, stream, flags))
+SIMCUDA_TWINS(cudaEventQuery, cuEventQuery, (cudaEvent_t event), (number(event)),
+              query_event(thread, event))
+SIMCUDA_TWINS(cudaEventSynchronize, cuEventSynchronize, (cudaEvent_t event), (number(event)),
+              synchronize_with(thread, event))
+// The driver's is defined under the name that the header gives it (cuEventElapsedTime_v2).
+SIMCUDA_TWINS(cudaEventElapsedTime, cuEventElapsedTime,
+              (float* milliseconds, cudaEvent_t begin, cudaEvent_t end),
+              (number(begin), number(end)), elapsed(thread, milliseconds, begin, end))
 
 }  // namespace simcuda

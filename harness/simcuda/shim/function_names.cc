@@ -29,10 +29,12 @@ bool is_implemented(const std::string& name) {
 }  // namespace
 
 void* own_function(const std::string& name) {
+  // The C library's handles are its link maps. A dlopen would go through simcuda-run's.
   static void* const self = [] {
     Dl_info info{};
-    dladdr(reinterpret_cast<void*>(&start_library), &info);
-    return dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+    void* module = nullptr;
+    dladdr1(reinterpret_cast<void*>(&start_library), &info, &module, RTLD_DL_LINKMAP);
+    return module;
   }();
   return dlsym(self, name.c_str());
 }

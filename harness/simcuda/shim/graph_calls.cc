@@ -3,19 +3,7 @@
 #include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/graph_api.h"
 #include "harness/simcuda/shim/library.h"
-
-// One answer under two names. `parameters` and `logged` stand in brackets.
-#define SIMCUDA_TWINS(runtime_name, driver_name, parameters, logged, answer)                      \
-  SIMCUDA_EXPORT cudaError_t runtime_name parameters {                                            \
-    return runtime_call<#runtime_name>(SIMCUDA_LIST logged,                                       \
-                                       [&](ThreadState& thread) { return answer; });              \
-  }                                                                                               \
-  SIMCUDA_EXPORT CUresult driver_name parameters {                                                \
-    return driver_call<#driver_name>(                                                             \
-        SIMCUDA_LIST logged, [&](ThreadState& thread) { return static_cast<CUresult>(answer); }); \
-  }
-#define SIMCUDA_LIST(...) \
-  { __VA_ARGS__ }
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 

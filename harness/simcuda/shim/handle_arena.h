@@ -38,6 +38,13 @@ class HandleArena {
                                                                  : nullptr;
   }
 
+  // Every object that was ever made, live or not.
+  template <class Visit>
+  void for_each(Visit visit) {
+    const std::size_t count = count_.load(std::memory_order_acquire);
+    for (std::size_t i = 0; i < count; ++i) visit(objects_[i]);
+  }
+
  private:
   // Takes no memory until objects are made.
   bool reserve() {

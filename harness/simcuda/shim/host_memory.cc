@@ -9,6 +9,7 @@
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -99,6 +100,53 @@ cudaError_t pointer_attributes(ThreadState& thread, cudaPointerAttributes* attri
   return cudaSuccess;
 }
 
+cudaError_t register_host(ThreadState& thread, void* pointer, std::size_t size_bytes,
+                          unsigned flags) {
+  if (pointer == nullptr || size_bytes == 0) {
+    return cudaErrorInvalidValue;
+  }
+  thread.charge(CostId::MallocHost, size_bytes);
+  if (host_allocation(pointer).lo != 0) {
+    return cudaErrorHostMemoryAlreadyRegistered;
+  }
+  HostMemory& all = host_memory();
+  const std::lock_guard lock(all.mutex);
+  all.ranges[number(pointer)] = {
+      .hi = number(pointer) + size_bytes, .flags = flags, .is_ours = false};
+  return cudaSuccess;
+}
+
+cudaError_t unregister_host(ThreadState& thread, void* pointer) {
+  HostMemory& all = host_memory();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.ranges.find(number(pointer));
+  if (found == all.ranges.end() || found->second.is_ours) {
+    return cudaErrorHostMemoryNotRegistered;
+  }
+  thread.charge(CostId::FreeHost, found->second.hi - found->first);
+  all.ranges.erase(found);
+  return cudaSuccess;
+}
+
+cudaError_t host_flags(const ThreadState& /*thread*/, unsigned* flags, const void* pointer) {
+  const Range range = host_allocation(pointer);
+  if (flags == nullptr || range.lo == 0) {
+    return cudaErrorInvalidValue;
+  }
+  HostMemory& all = host_memory();
+  const std::lock_guard lock(all.mutex);
+  *flags = all.ranges[range.lo].flags;
+  return cudaSuccess;
+}
+
+cudaError_t device_pointer_of(void** device_pointer, void* pointer, unsigned flags) {
+  if (device_pointer == nullptr || flags != 0 || host_allocation(pointer).lo == 0) {
+    return cudaErrorInvalidValue;
+  }
+  *device_pointer = pointer;
+  return cudaSuccess;
+}
+
 }  // namespace
 
 Range host_allocation(const void* pointer) {
@@ -112,76 +160,33 @@ Range host_allocation(const void* pointer) {
   return number(pointer) < found->second.hi ? Range{found->first, found->second.hi} : Range{};
 }
 
-SIMCUDA_EXPORT cudaError_t cudaMallocHost(void** pointer, size_t size_bytes) {
-  return runtime_call<"cudaMallocHost">({size_bytes}, [&](ThreadState& thread) {
-    return allocate_host(thread, pointer, size_bytes, 0);
-  });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaHostAlloc(void** pointer, size_t size_bytes, unsigned int flags) {
-  return runtime_call<"cudaHostAlloc">({size_bytes, flags}, [&](ThreadState& thread) {
-    return allocate_host(thread, pointer, size_bytes, flags);
-  });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaFreeHost(void* pointer) {
-  return runtime_call<"cudaFreeHost">(
-      {number(pointer)}, [&](ThreadState& thread) { return free_host(thread, pointer); });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaHostRegister(void* pointer, size_t size_bytes, unsigned int flags) {
-  return runtime_call<"cudaHostRegister">(
-      {number(pointer), size_bytes, flags}, [&](ThreadState& thread) {
-        if (pointer == nullptr || size_bytes == 0) {
-          return cudaErrorInvalidValue;
-        }
-        thread.charge(CostId::MallocHost, size_bytes);
-        if (host_allocation(pointer).lo != 0) {
-          return cudaErrorHostMemoryAlreadyRegistered;
-        }
-        HostMemory& all = host_memory();
-        const std::lock_guard lock(all.mutex);
-        all.ranges[number(pointer)] = {
-            .hi = number(pointer) + size_bytes, .flags = flags, .is_ours = false};
-        return cudaSuccess;
-      });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaHostUnregister(void* pointer) {
-  return runtime_call<"cudaHostUnregister">({number(pointer)}, [&](ThreadState& thread) {
-    HostMemory& all = host_memory();
-    const std::lock_guard lock(all.mutex);
-    const auto found = all.ranges.find(number(pointer));
-    if (found == all.ranges.end() || found->second.is_ours) {
-      return cudaErrorHostMemoryNotRegistered;
-    }
-    thread.charge(CostId::FreeHost, found->second.hi - found->first);
-    all.ranges.erase(found);
-    return cudaSuccess;
-  });
-}
+SIMCUDA_TWINS(cudaMallocHost, cuMemAllocHost, (void** pointer, size_t size_bytes), (size_bytes),
+              allocate_host(thread, pointer, size_bytes, 0))
+SIMCUDA_TWINS(cudaHostAlloc, cuMemHostAlloc,
+              (void** pointer, size_t size_bytes, unsigned int flags), (size_bytes, flags),
+              allocate_host(thread, pointer, size_bytes, flags))
+SIMCUDA_TWINS(cudaFreeHost, cuMemFreeHost, (void* pointer), (number(pointer)),
+              free_host(thread, pointer))
+SIMCUDA_TWINS(cudaHostRegister, cuMemHostRegister,
+              (void* pointer, size_t size_bytes, unsigned int flags),
+              (number(pointer), size_bytes, flags),
+              register_host(thread, pointer, size_bytes, flags))
+SIMCUDA_TWINS(cudaHostUnregister, cuMemHostUnregister, (void* pointer), (number(pointer)),
+              unregister_host(thread, pointer))
+SIMCUDA_TWINS(cudaHostGetFlags, cuMemHostGetFlags, (unsigned int* flags, void* pointer),
+              (number(pointer)), host_flags(thread, flags, pointer))
 
 SIMCUDA_EXPORT cudaError_t cudaHostGetDevicePointer(void** device_pointer, void* pointer,
                                                     unsigned int flags) {
   return runtime_call<"cudaHostGetDevicePointer">({number(pointer), flags}, [&](ThreadState&) {
-    if (device_pointer == nullptr || flags != 0 || host_allocation(pointer).lo == 0) {
-      return cudaErrorInvalidValue;
-    }
-    *device_pointer = pointer;
-    return cudaSuccess;
+    return device_pointer_of(device_pointer, pointer, flags);
   });
 }
 
-SIMCUDA_EXPORT cudaError_t cudaHostGetFlags(unsigned int* flags, void* pointer) {
-  return runtime_call<"cudaHostGetFlags">({number(pointer)}, [&](ThreadState&) {
-    const Range range = host_allocation(pointer);
-    if (flags == nullptr || range.lo == 0) {
-      return cudaErrorInvalidValue;
-    }
-    HostMemory& all = host_memory();
-    const std::lock_guard lock(all.mutex);
-    *flags = all.ranges[range.lo].flags;
-    return cudaSuccess;
+SIMCUDA_EXPORT CUresult cuMemHostGetDevicePointer(CUdeviceptr* device_pointer, void* pointer,
+                                                  unsigned int flags) {
+  return driver_call<"cuMemHostGetDevicePointer">({number(pointer), flags}, [&](ThreadState&) {
+    return as_result(device_pointer_of(reinterpret_cast<void**>(device_pointer), pointer, flags));
   });
 }
 

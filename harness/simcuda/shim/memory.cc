@@ -3,6 +3,7 @@
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/gpu_faults.h"
 #include "harness/simcuda/shim/simulated_device.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -63,6 +64,45 @@ cudaError_t deallocate(ThreadState& thread, void* pointer) {
   return to_error(outcome.status);
 }
 
+struct Rows {
+  std::size_t width_bytes = 0;
+  std::size_t count = 0;
+};
+
+cudaError_t allocate_rows(ThreadState& thread, void** pointer, std::size_t* pitch_bytes,
+                          Rows rows) {
+  if (pitch_bytes == nullptr) {
+    return cudaErrorInvalidValue;
+  }
+  *pitch_bytes = round_up(rows.width_bytes, kUnitBytes);
+  std::size_t size_bytes = 0;
+  if (__builtin_mul_overflow(*pitch_bytes, rows.count, &size_bytes)) {
+    return cudaErrorMemoryAllocation;
+  }
+  return allocate(thread, pointer, size_bytes);
+}
+
+cudaError_t refuse_managed(ThreadState& thread) {
+  return explain(thread, cudaErrorNotSupported,
+                 "simcuda has no managed memory: the host cannot reach device memory");
+}
+
+cudaError_t memory_info(ThreadState& thread, std::size_t* free_bytes, std::size_t* total_bytes) {
+  SimulatedDevice* device = current_device(thread);
+  if (device == nullptr) {
+    return cudaErrorNoDevice;
+  }
+  const std::lock_guard lock(device->mutex);
+  if (free_bytes != nullptr) {
+    *free_bytes = device->core.free_bytes();
+  }
+  if (total_bytes != nullptr) {
+    *total_bytes = device->core.total_bytes();
+  }
+  thread.charge(CostId::MemGetInfo);
+  return cudaSuccess;
+}
+
 }  // namespace
 
 SIMCUDA_EXPORT cudaError_t cudaMalloc(void** pointer, size_t size_bytes) {
@@ -75,42 +115,66 @@ SIMCUDA_EXPORT cudaError_t cudaFree(void* pointer) {
                                   [&](ThreadState& thread) { return deallocate(thread, pointer); });
 }
 
+SIMCUDA_EXPORT CUresult cuMemAlloc(CUdeviceptr* pointer, size_t size_bytes) {
+  return driver_call<"cuMemAlloc">({size_bytes}, [&](ThreadState& thread) {
+    if (size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    return as_result(allocate(thread, reinterpret_cast<void**>(pointer), size_bytes));
+  });
+}
+
+SIMCUDA_EXPORT CUresult cuMemFree(CUdeviceptr pointer) {
+  return driver_call<"cuMemFree">({pointer}, [&](ThreadState& thread) {
+    return as_result(deallocate(thread, reinterpret_cast<void*>(pointer)));
+  });
+}
+
 SIMCUDA_EXPORT cudaError_t cudaMallocPitch(void** pointer, size_t* pitch_bytes, size_t width_bytes,
                                            size_t height) {
   return runtime_call<"cudaMallocPitch">({width_bytes, height}, [&](ThreadState& thread) {
-    if (pitch_bytes == nullptr) {
-      return cudaErrorInvalidValue;
-    }
-    *pitch_bytes = round_up(width_bytes, kUnitBytes);
-    return allocate(thread, pointer, *pitch_bytes * height);
+    return allocate_rows(thread, pointer, pitch_bytes, {width_bytes, height});
   });
+}
+
+SIMCUDA_EXPORT CUresult cuMemAllocPitch(CUdeviceptr* pointer, size_t* pitch_bytes,
+                                        size_t width_bytes, size_t height,
+                                        unsigned int element_bytes) {
+  return driver_call<"cuMemAllocPitch">(
+      {width_bytes, height, element_bytes}, [&](ThreadState& thread) {
+        const bool known = element_bytes == 4 || element_bytes == 8 || element_bytes == 16;
+        if (!known || width_bytes == 0 || height == 0) return CUDA_ERROR_INVALID_VALUE;
+        return as_result(allocate_rows(thread, reinterpret_cast<void**>(pointer), pitch_bytes,
+                                       {width_bytes, height}));
+      });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMalloc3D(cudaPitchedPtr* pitched, cudaExtent extent) {
+  return runtime_call<"cudaMalloc3D">(
+      {extent.width, extent.height, extent.depth}, [&](ThreadState& thread) {
+        if (pitched == nullptr) return cudaErrorInvalidValue;
+        *pitched = {};
+        pitched->xsize = extent.width;
+        pitched->ysize = extent.height;
+        return allocate_rows(thread, &pitched->ptr, &pitched->pitch,
+                             {extent.width, extent.height * extent.depth});
+      });
 }
 
 SIMCUDA_EXPORT cudaError_t cudaMallocManaged(void** pointer, size_t size_bytes,
                                              unsigned int flags) {
   return runtime_call<"cudaMallocManaged">(
-      {number(pointer), size_bytes, flags}, [&](ThreadState& thread) {
-        return explain(thread, cudaErrorNotSupported,
-                       "simcuda has no managed memory: the host cannot reach device memory");
-      });
+      {number(pointer), size_bytes, flags},
+      [&](ThreadState& thread) { return refuse_managed(thread); });
 }
 
-SIMCUDA_EXPORT cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
-  return runtime_call<"cudaMemGetInfo">({}, [&](ThreadState& thread) {
-    SimulatedDevice* device = current_device(thread);
-    if (device == nullptr) {
-      return cudaErrorNoDevice;
-    }
-    const std::lock_guard lock(device->mutex);
-    if (free_bytes != nullptr) {
-      *free_bytes = device->core.free_bytes();
-    }
-    if (total_bytes != nullptr) {
-      *total_bytes = device->core.total_bytes();
-    }
-    thread.charge(CostId::MemGetInfo);
-    return cudaSuccess;
-  });
+SIMCUDA_EXPORT CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t size_bytes,
+                                          unsigned int flags) {
+  return driver_call<"cuMemAllocManaged">(
+      {number(pointer), size_bytes, flags},
+      [&](ThreadState& thread) { return as_result(refuse_managed(thread)); });
 }
+
+// The driver's is defined under the name that the header gives it (cuMemGetInfo_v2).
+SIMCUDA_TWINS(cudaMemGetInfo, cuMemGetInfo, (size_t * free_bytes, size_t* total_bytes), (),
+              memory_info(thread, free_bytes, total_bytes))
 
 }  // namespace simcuda

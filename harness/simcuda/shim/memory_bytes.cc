@@ -1,6 +1,7 @@
 // See memory_bytes.h.
 #include "harness/simcuda/shim/memory_bytes.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/link_time.h"
@@ -12,6 +13,13 @@ namespace {
 
 // Fills of less write the bytes, which is quicker than to ask the system.
 constexpr std::size_t kFillBytesMin = std::size_t{64} << 10;
+
+bool is_one_byte(FillValue value) {
+  const std::uint32_t low = value.value & 0xff;
+  return value.element_bytes == 1 ||
+         (value.element_bytes == 2 && (value.value & 0xffff) == low * 0x0101U) ||
+         (value.element_bytes == 4 && value.value == low * 0x01010101U);
+}
 
 }  // namespace
 
@@ -64,15 +72,24 @@ void move_bytes(const Bytes& to, const Bytes& from, const CopyShape& shape) {
   }
 }
 
-void set_bytes(const Bytes& to, int value, const CopyShape& shape) {
-  if (to.device != nullptr && shape.row_count == 1 && shape.width_bytes >= kFillBytesMin) {
+void set_bytes(const Bytes& to, FillValue value, const CopyShape& shape) {
+  if (to.device != nullptr && shape.row_count == 1 && shape.width_bytes >= kFillBytesMin &&
+      is_one_byte(value)) {
     const std::lock_guard lock(to.device->mutex);
     to.device->contents.fill({to.address, to.address + shape.width_bytes},
-                             static_cast<unsigned char>(value));
+                             static_cast<unsigned char>(value.value));
     return;
   }
   for (std::size_t row = 0; row < shape.row_count; ++row) {
-    std::memset(to.data + row * shape.to_pitch_bytes, value, shape.width_bytes);
+    unsigned char* const begin = to.data + row * shape.to_pitch_bytes;
+    if (value.element_bytes == 1) {
+      std::memset(begin, static_cast<int>(value.value), shape.width_bytes);
+    } else if (value.element_bytes == 2) {
+      std::fill_n(reinterpret_cast<std::uint16_t*>(begin), shape.width_bytes / 2,
+                  static_cast<std::uint16_t>(value.value));
+    } else {
+      std::fill_n(reinterpret_cast<std::uint32_t*>(begin), shape.width_bytes / 4, value.value);
+    }
   }
 }
 

@@ -35,8 +35,18 @@ struct CopyShape {
   return pitch_bytes * (shape.row_count - 1) + shape.width_bytes;
 }
 void move_bytes(const Bytes& to, const Bytes& from, const CopyShape& shape);
+
+// What a fill writes, over and over: the lowest 1, 2 or 4 bytes of `value`.
+struct FillValue {
+  std::uint32_t value = 0;
+  std::size_t element_bytes = 1;
+};
+[[nodiscard]] inline FillValue byte_value(int value) {
+  return {.value = static_cast<std::uint32_t>(value)};
+}
+// Rows hold whole elements, and begin where such elements may.
 // Without the device's lock.
-void set_bytes(const Bytes& to, int value, const CopyShape& shape);
+void set_bytes(const Bytes& to, FillValue value, const CopyShape& shape);
 
 // Without a device where the thread has none, or the stream is no stream of it.
 [[nodiscard]] inline StreamRef stream_of_device(ThreadState& thread, cudaStream_t stream) {

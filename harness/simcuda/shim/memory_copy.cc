@@ -2,6 +2,8 @@
 // memory; the time they take on the device is put on the stream. So data is right for programs that
 // order their work by streams and the host, and work behind a closed gate has its data effect
 // early.
+#include "harness/simcuda/shim/memory_copy.h"
+
 #include <algorithm>
 #include <cstring>
 
@@ -10,13 +12,10 @@
 #include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/host_memory.h"
 #include "harness/simcuda/shim/library.h"
-#include "harness/simcuda/shim/memory_bytes.h"
 #include "harness/simcuda/shim/simulated_device.h"
 
 namespace simcuda {
 namespace {
-
-enum class Wait : std::uint8_t { ForCopy, No };
 
 // Where a copy or a fill is captured, the bytes are looked for at each launch: what a graph
 // allocates is there only then.
@@ -47,8 +46,10 @@ Captured capture_copy(const StreamRef& ref, void* to_pointer, const void* from_p
   return capture_work(ref, {.kind = NodeKind::Work, .type = cudaGraphNodeTypeMemcpy, .run = run});
 }
 
-cudaError_t copy(ThreadState& thread, void* to_pointer, const void* from_pointer, CopyShape shape,
-                 cudaMemcpyKind kind, cudaStream_t stream, Wait wait) {
+}  // namespace
+
+cudaError_t copy_memory(ThreadState& thread, void* to_pointer, const void* from_pointer,
+                        CopyShape shape, cudaMemcpyKind kind, cudaStream_t stream, Wait wait) {
   if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) {
     return cudaErrorInvalidMemcpyDirection;
   }
@@ -92,7 +93,9 @@ cudaError_t copy(ThreadState& thread, void* to_pointer, const void* from_pointer
   return to_error(before.status);
 }
 
-Captured capture_fill(const StreamRef& ref, void* pointer, int value, CopyShape shape) {
+namespace {
+
+Captured capture_fill(const StreamRef& ref, void* pointer, FillValue value, CopyShape shape) {
   const std::size_t size_bytes = span_bytes(shape.to_pitch_bytes, shape);
   const bool is_host = device_of_address(number(pointer)) == nullptr;
   if (!may_be_captured(pointer, size_bytes) || (is_host && host_allocation(pointer).lo == 0)) {
@@ -108,12 +111,15 @@ Captured capture_fill(const StreamRef& ref, void* pointer, int value, CopyShape 
   return capture_work(ref, {.kind = NodeKind::Work, .type = cudaGraphNodeTypeMemset, .run = run});
 }
 
-cudaError_t fill(ThreadState& thread, void* pointer, int value, CopyShape shape,
-                 cudaStream_t stream) {
+}  // namespace
+
+cudaError_t fill_memory(ThreadState& thread, void* pointer, FillValue value, CopyShape shape,
+                        cudaStream_t stream) {
   if (shape.width_bytes == 0 || shape.row_count == 0) {
     return cudaSuccess;
   }
-  if (shape.to_pitch_bytes < shape.width_bytes) {
+  if (shape.to_pitch_bytes < shape.width_bytes ||
+      (number(pointer) | shape.to_pitch_bytes) % value.element_bytes != 0) {
     return cudaErrorInvalidValue;
   }
   const StreamRef ref = stream_of_device(thread, stream);
@@ -138,9 +144,7 @@ cudaError_t fill(ThreadState& thread, void* pointer, int value, CopyShape shape,
   return to_error(ref.device->core.streams().copy(ref.id, duration_ns, thread.now_ns()).status);
 }
 
-CopyShape line(std::size_t size_bytes) {
-  return {.to_pitch_bytes = size_bytes, .from_pitch_bytes = size_bytes, .width_bytes = size_bytes};
-}
+namespace {
 
 // The devices that a peer copy names have to be those of its pointers.
 cudaError_t check_peers(const void* to, int to_device, const void* from, int from_device,
@@ -197,11 +201,26 @@ cudaError_t copy_alone(ThreadState& thread, void* to, int to_device, const void*
 
 }  // namespace
 
+cudaError_t copy_between(ThreadState& thread, void* to, int to_device, const void* from,
+                         int from_device, std::size_t size_bytes) {
+  const cudaError_t checked = check_peers(to, to_device, from, from_device, size_bytes);
+  return checked != cudaSuccess ? checked
+                                : copy_alone(thread, to, to_device, from, from_device, size_bytes);
+}
+
+cudaError_t copy_between_in_stream(ThreadState& thread, void* to, int to_device, const void* from,
+                                   int from_device, std::size_t size_bytes, cudaStream_t stream) {
+  const cudaError_t checked = check_peers(to, to_device, from, from_device, size_bytes);
+  return checked != cudaSuccess ? checked
+                                : copy_memory(thread, to, from, line(size_bytes),
+                                              cudaMemcpyDeviceToDevice, stream, Wait::No);
+}
+
 SIMCUDA_EXPORT cudaError_t cudaMemcpy(void* to, const void* from, size_t size_bytes,
                                       cudaMemcpyKind kind) {
   return runtime_call<"cudaMemcpy">(
       {number(to), number(from), size_bytes}, [&](ThreadState& thread) {
-        return copy(thread, to, from, line(size_bytes), kind, nullptr, Wait::ForCopy);
+        return copy_memory(thread, to, from, line(size_bytes), kind, nullptr, Wait::ForCopy);
       });
 }
 
@@ -209,7 +228,7 @@ SIMCUDA_EXPORT cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t si
                                            cudaMemcpyKind kind, cudaStream_t stream) {
   return runtime_call<"cudaMemcpyAsync">(
       {number(to), number(from), size_bytes, number(stream)}, [&](ThreadState& thread) {
-        return copy(thread, to, from, line(size_bytes), kind, stream, Wait::No);
+        return copy_memory(thread, to, from, line(size_bytes), kind, stream, Wait::No);
       });
 }
 
@@ -218,10 +237,7 @@ SIMCUDA_EXPORT cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const vo
                                                cudaStream_t stream) {
   return runtime_call<"cudaMemcpyPeerAsync">(
       {number(to), number(from), size_bytes, number(stream)}, [&](ThreadState& thread) {
-        const cudaError_t checked = check_peers(to, to_device, from, from_device, size_bytes);
-        return checked != cudaSuccess ? checked
-                                      : copy(thread, to, from, line(size_bytes),
-                                             cudaMemcpyDeviceToDevice, stream, Wait::No);
+        return copy_between_in_stream(thread, to, to_device, from, from_device, size_bytes, stream);
       });
 }
 
@@ -229,10 +245,7 @@ SIMCUDA_EXPORT cudaError_t cudaMemcpyPeer(void* to, int to_device, const void* f
                                           int from_device, size_t size_bytes) {
   return runtime_call<"cudaMemcpyPeer">(
       {number(to), number(from), size_bytes}, [&](ThreadState& thread) {
-        const cudaError_t checked = check_peers(to, to_device, from, from_device, size_bytes);
-        return checked != cudaSuccess
-                   ? checked
-                   : copy_alone(thread, to, to_device, from, from_device, size_bytes);
+        return copy_between(thread, to, to_device, from, from_device, size_bytes);
       });
 }
 
@@ -241,8 +254,9 @@ SIMCUDA_EXPORT cudaError_t cudaMemcpy2D(void* to, size_t to_pitch_bytes, const v
                                         cudaMemcpyKind kind) {
   return runtime_call<"cudaMemcpy2D">(
       {number(to), number(from), width_bytes, height}, [&](ThreadState& thread) {
-        return copy(thread, to, from, {to_pitch_bytes, from_pitch_bytes, width_bytes, height}, kind,
-                    nullptr, Wait::ForCopy);
+        return copy_memory(thread, to, from,
+                           {to_pitch_bytes, from_pitch_bytes, width_bytes, height}, kind, nullptr,
+                           Wait::ForCopy);
       });
 }
 
@@ -252,92 +266,43 @@ SIMCUDA_EXPORT cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch_bytes, co
                                              cudaStream_t stream) {
   return runtime_call<"cudaMemcpy2DAsync">(
       {number(to), number(from), width_bytes, height, number(stream)}, [&](ThreadState& thread) {
-        return copy(thread, to, from, {to_pitch_bytes, from_pitch_bytes, width_bytes, height}, kind,
-                    stream, Wait::No);
+        return copy_memory(thread, to, from,
+                           {to_pitch_bytes, from_pitch_bytes, width_bytes, height}, kind, stream,
+                           Wait::No);
       });
 }
 
 SIMCUDA_EXPORT cudaError_t cudaMemset(void* pointer, int value, size_t size_bytes) {
   return runtime_call<"cudaMemset">({number(pointer), size_bytes}, [&](ThreadState& thread) {
-    return fill(thread, pointer, value, line(size_bytes), nullptr);
+    return fill_memory(thread, pointer, byte_value(value), line(size_bytes), nullptr);
   });
 }
 
 SIMCUDA_EXPORT cudaError_t cudaMemsetAsync(void* pointer, int value, size_t size_bytes,
                                            cudaStream_t stream) {
   return runtime_call<"cudaMemsetAsync">(
-      {number(pointer), size_bytes, number(stream)},
-      [&](ThreadState& thread) { return fill(thread, pointer, value, line(size_bytes), stream); });
+      {number(pointer), size_bytes, number(stream)}, [&](ThreadState& thread) {
+        return fill_memory(thread, pointer, byte_value(value), line(size_bytes), stream);
+      });
 }
 
 SIMCUDA_EXPORT cudaError_t cudaMemset2D(void* pointer, size_t pitch_bytes, int value,
                                         size_t width_bytes, size_t height) {
-  return runtime_call<"cudaMemset2D">({number(pointer), width_bytes, height}, [&](ThreadState&
-                                                                                      thread) {
-    return fill(thread, pointer, value, {pitch_bytes, pitch_bytes, width_bytes, height}, nullptr);
-  });
+  return runtime_call<"cudaMemset2D">(
+      {number(pointer), width_bytes, height}, [&](ThreadState& thread) {
+        return fill_memory(thread, pointer, byte_value(value),
+                           {pitch_bytes, pitch_bytes, width_bytes, height}, nullptr);
+      });
 }
 
 SIMCUDA_EXPORT cudaError_t cudaMemset2DAsync(void* pointer, size_t pitch_bytes, int value,
                                              size_t width_bytes, size_t height,
                                              cudaStream_t stream) {
-  return runtime_call<
-      "cudaMemset2DAsync">({number(pointer), width_bytes, height, number(stream)}, [&](ThreadState&
-                                                                                           thread) {
-    return fill(thread, pointer, value, {pitch_bytes, pitch_bytes, width_bytes, height}, stream);
-  });
-}
-
-// ---- what allocators ask the driver for
-
-namespace {
-
-CUresult write_words(ThreadState& thread, CUdeviceptr address, unsigned value, std::size_t count,
-                     CUstream stream) {
-  const StreamRef ref = stream_of_device(thread, stream);
-  if (ref.device == nullptr) {
-    return CUDA_ERROR_INVALID_HANDLE;
-  }
-  if (address % sizeof value != 0 || count > (std::uint64_t{1} << 46)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (count == 0) {
-    return CUDA_SUCCESS;
-  }
-  const Bytes bytes = locate(reinterpret_cast<void*>(address), count * sizeof value);
-  if (bytes.device == nullptr || bytes.data == nullptr) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  thread.charge(CostId::MemsetAsync);
-  if (ref.captured) [[unlikely]] {
-    return static_cast<CUresult>(capture_forbids(ref).value_or(cudaErrorStreamCaptureInvalidated));
-  }
-  if (const unsigned low = value & 0xff; value == low * 0x01010101U) {
-    set_bytes(bytes, static_cast<int>(low), line(count * sizeof value));
-  } else {
-    std::fill_n(reinterpret_cast<unsigned*>(bytes.data), count, value);
-  }
-  const std::lock_guard lock(ref.device->mutex);
-  const std::uint64_t duration_ns = median_cost(CostId::MemsetOnDevice, count * sizeof value);
-  const Outcome outcome = ref.device->core.streams().copy(ref.id, duration_ns, thread.now_ns());
-  return outcome.status == Status::Ok ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
-}
-
-}  // namespace
-
-SIMCUDA_EXPORT CUresult cuMemsetD32Async(CUdeviceptr address, unsigned int value, size_t count,
-                                         CUstream stream) {
-  return driver_call<"cuMemsetD32Async">(
-      {address, value, count, number(stream)},
-      [&](ThreadState& thread) { return write_words(thread, address, value, count, stream); });
-}
-
-// Defined under the name that the header gives it (cuStreamWriteValue32_v2).
-SIMCUDA_EXPORT CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr address, cuuint32_t value,
-                                             unsigned int flags) {
-  return driver_call<"cuStreamWriteValue32">(
-      {number(stream), address, value, flags},
-      [&](ThreadState& thread) { return write_words(thread, address, value, 1, stream); });
+  return runtime_call<"cudaMemset2DAsync">(
+      {number(pointer), width_bytes, height, number(stream)}, [&](ThreadState& thread) {
+        return fill_memory(thread, pointer, byte_value(value),
+                           {pitch_bytes, pitch_bytes, width_bytes, height}, stream);
+      });
 }
 
 }  // namespace simcuda

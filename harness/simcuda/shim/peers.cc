@@ -10,9 +10,11 @@
 #include <string_view>
 
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/contexts.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -62,6 +64,21 @@ cudaError_t attribute(int* value, cudaDeviceP2PAttr wanted, int from, int to) {
   }
 }
 
+cudaError_t can_access_peer(ThreadState& thread, int* can_access, int index, int peer) {
+  thread.charge(CostId::DeviceGetAttribute);
+  if (can_access == nullptr || device_at(index) == nullptr || device_at(peer) == nullptr) {
+    return can_access == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
+  }
+  *can_access = can_be_peers(index, peer) ? 1 : 0;
+  return cudaSuccess;
+}
+
+// The driver names a peer by a context of it.
+int device_of(CUcontext context) {
+  const SimContext* const found = resolve_context(context);
+  return found == nullptr ? -1 : found->device;
+}
+
 }  // namespace
 
 void read_peers() {
@@ -75,17 +92,9 @@ void read_peers() {
 
 bool can_be_peers(int device, int peer) { return device != peer && peers().reach_each_other; }
 
-SIMCUDA_EXPORT cudaError_t cudaDeviceCanAccessPeer(int* can_access, int index, int peer) {
-  return runtime_call<"cudaDeviceCanAccessPeer">(
-      {as_number(index), as_number(peer)}, [&](ThreadState& thread) {
-        thread.charge(CostId::DeviceGetAttribute);
-        if (can_access == nullptr || device_at(index) == nullptr || device_at(peer) == nullptr) {
-          return can_access == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
-        }
-        *can_access = can_be_peers(index, peer) ? 1 : 0;
-        return cudaSuccess;
-      });
-}
+SIMCUDA_TWINS(cudaDeviceCanAccessPeer, cuDeviceCanAccessPeer,
+              (int* can_access, int index, int peer), (as_number(index), as_number(peer)),
+              can_access_peer(thread, can_access, index, peer))
 
 SIMCUDA_EXPORT cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags) {
   return runtime_call<"cudaDeviceEnablePeerAccess">(
@@ -104,6 +113,29 @@ SIMCUDA_EXPORT cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAt
         thread.charge(CostId::DeviceGetAttribute);
         return attribute(value, wanted, from, to);
       });
+}
+
+SIMCUDA_EXPORT CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute wanted,
+                                                CUdevice from, CUdevice to) {
+  return driver_call<"cuDeviceGetP2PAttribute">(
+      {as_number(wanted), as_number(from), as_number(to)}, [&](ThreadState& thread) {
+        thread.charge(CostId::DeviceGetAttribute);
+        return as_result(attribute(value, static_cast<cudaDeviceP2PAttr>(wanted), from, to));
+      });
+}
+
+SIMCUDA_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
+  return driver_call<"cuCtxEnablePeerAccess">({number(peer), flags}, [&](ThreadState& thread) {
+    if (device_of(peer) < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    return as_result(enable(thread, device_of(peer), flags));
+  });
+}
+
+SIMCUDA_EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer) {
+  return driver_call<"cuCtxDisablePeerAccess">({number(peer)}, [&](ThreadState& thread) {
+    if (device_of(peer) < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    return as_result(disable(thread, device_of(peer)));
+  });
 }
 
 }  // namespace simcuda

@@ -7,6 +7,7 @@
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/peers.h"
 #include "harness/simcuda/shim/simulated_device.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -164,131 +165,181 @@ cudaError_t set_access(SimPool& pool, const cudaMemAccessDesc* descriptions, std
   return cudaSuccess;
 }
 
+cudaError_t set_pool_attribute(ThreadState& thread, cudaMemPool_t pool, int attribute,
+                               const void* value) {
+  thread.charge(CostId::PoolSetAttribute);
+  return value == nullptr
+             ? cudaErrorInvalidValue
+             : with_pool(pool, [&](MemoryPool& core, SimPool&) {
+                 return set_attribute(core, static_cast<cudaMemPoolAttr>(attribute), value);
+               });
+}
+
+cudaError_t get_pool_attribute(ThreadState& thread, cudaMemPool_t pool, int attribute,
+                               void* value) {
+  thread.charge(CostId::PoolGetAttribute);
+  return value == nullptr
+             ? cudaErrorInvalidValue
+             : with_pool(pool, [&](MemoryPool& core, SimPool&) {
+                 return get_attribute(core, static_cast<cudaMemPoolAttr>(attribute), value);
+               });
+}
+
+cudaError_t trim_pool(ThreadState& thread, cudaMemPool_t pool, std::size_t keep_bytes) {
+  const TickScope ticks(thread);
+  thread.charge(CostId::PoolTrim);
+  return with_pool(pool, [&](MemoryPool&, SimPool& object) {
+    const Outcome outcome = object.device->core.trim_pool(object.id, keep_bytes);
+    charge_work(thread, *object.device, outcome.work);
+    return to_error(outcome.status);
+  });
+}
+
+cudaError_t set_pool_access(ThreadState& thread, cudaMemPool_t pool,
+                            const cudaMemAccessDesc* descriptions, std::size_t count) {
+  thread.charge(CostId::PoolSetAttribute);
+  return with_pool(pool, [&](MemoryPool&, SimPool& object) {
+    return descriptions == nullptr && count != 0 ? cudaErrorInvalidValue
+                                                 : set_access(object, descriptions, count);
+  });
+}
+
+cudaError_t get_pool_access(ThreadState& thread, cudaMemAccessFlags* flags, cudaMemPool_t pool,
+                            const cudaMemLocation* location) {
+  thread.charge(CostId::PoolGetAttribute);
+  if (flags == nullptr || location == nullptr) {
+    return cudaErrorInvalidValue;
+  }
+  return with_pool(pool, [&](MemoryPool&, SimPool& object) {
+    const bool own =
+        location->type == cudaMemLocationTypeDevice && location->id == object.device->index;
+    if (!own &&
+        (location->type != cudaMemLocationTypeDevice || device_at(location->id) == nullptr)) {
+      return cudaErrorInvalidDevice;
+    }
+    *flags = own ? cudaMemAccessFlagsProtReadWrite
+                 : object.peer_access[static_cast<std::size_t>(location->id)];
+    return cudaSuccess;
+  });
+}
+
+cudaError_t default_pool(ThreadState& thread, cudaMemPool_t* pool, int index) {
+  thread.charge(CostId::DeviceGetAttribute);
+  SimulatedDevice* device = device_at(index);
+  if (pool == nullptr || device == nullptr) {
+    return pool == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
+  }
+  *pool = reinterpret_cast<cudaMemPool_t>(device->default_pool);
+  return cudaSuccess;
+}
+
+cudaError_t current_pool(ThreadState& thread, cudaMemPool_t* pool, int index) {
+  thread.charge(CostId::DeviceGetAttribute);
+  SimulatedDevice* device = device_at(index);
+  if (pool == nullptr || device == nullptr) {
+    return pool == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
+  }
+  const std::lock_guard lock(device->mutex);
+  *pool = reinterpret_cast<cudaMemPool_t>(device->current_pool);
+  return cudaSuccess;
+}
+
+cudaError_t set_current_pool(ThreadState& thread, int index, cudaMemPool_t pool) {
+  thread.charge(CostId::PoolSetAttribute);
+  SimulatedDevice* device = device_at(index);
+  SimPool* object = resolve_pool(pool);
+  if (device == nullptr) {
+    return cudaErrorInvalidDevice;
+  }
+  if (object == nullptr || object->device != device) {
+    return cudaErrorInvalidValue;
+  }
+  const std::lock_guard lock(device->mutex);
+  device->current_pool = object;
+  return cudaSuccess;
+}
+
+// The driver's structures are the runtime's under other names: fields, order and enumerators.
+static_assert(sizeof(CUmemPoolProps) == sizeof(cudaMemPoolProps));
+static_assert(sizeof(CUmemAccessDesc) == sizeof(cudaMemAccessDesc));
+static_assert(sizeof(CUmemLocation) == sizeof(cudaMemLocation));
+template <class Runtime, class Driver>
+const Runtime* as_runtime(const Driver* driver) {
+  static_assert(sizeof(Runtime) == sizeof(Driver) && alignof(Runtime) == alignof(Driver));
+  return reinterpret_cast<const Runtime*>(driver);
+}
+
 }  // namespace
+
+SIMCUDA_TWINS(cudaMemPoolDestroy, cuMemPoolDestroy, (cudaMemPool_t pool), (number(pool)),
+              destroy_pool(thread, pool))
+SIMCUDA_TWINS(cudaMemPoolTrimTo, cuMemPoolTrimTo, (cudaMemPool_t pool, size_t keep_bytes),
+              (number(pool), keep_bytes), trim_pool(thread, pool, keep_bytes))
+SIMCUDA_TWINS(cudaDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool,
+              (cudaMemPool_t * pool, int index), (as_number(index)),
+              default_pool(thread, pool, index))
+SIMCUDA_TWINS(cudaDeviceGetMemPool, cuDeviceGetMemPool, (cudaMemPool_t * pool, int index),
+              (as_number(index)), current_pool(thread, pool, index))
+SIMCUDA_TWINS(cudaDeviceSetMemPool, cuDeviceSetMemPool, (int index, cudaMemPool_t pool),
+              (as_number(index), number(pool)), set_current_pool(thread, index, pool))
 
 SIMCUDA_EXPORT cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool,
                                              const cudaMemPoolProps* properties) {
   return runtime_call<"cudaMemPoolCreate">(
       {}, [&](ThreadState& thread) { return create_pool(thread, pool, properties); });
 }
-
-SIMCUDA_EXPORT cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
-  return runtime_call<"cudaMemPoolDestroy">(
-      {number(pool)}, [&](ThreadState& thread) { return destroy_pool(thread, pool); });
-}
+SIMCUDA_DRIVER(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps* properties), (),
+               create_pool(thread, pool, as_runtime<cudaMemPoolProps>(properties)))
 
 SIMCUDA_EXPORT cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute,
                                                    void* value) {
   return runtime_call<"cudaMemPoolSetAttribute">(
-      {number(pool), static_cast<std::uint64_t>(attribute)}, [&](ThreadState& thread) {
-        thread.charge(CostId::PoolSetAttribute);
-        return value == nullptr ? cudaErrorInvalidValue
-                                : with_pool(pool, [&](MemoryPool& core, SimPool&) {
-                                    return set_attribute(core, attribute, value);
-                                  });
-      });
+      {number(pool), as_number(attribute)},
+      [&](ThreadState& thread) { return set_pool_attribute(thread, pool, attribute, value); });
 }
+SIMCUDA_DRIVER(cuMemPoolSetAttribute,
+               (CUmemoryPool pool, CUmemPool_attribute attribute, void* value),
+               (number(pool), as_number(attribute)),
+               set_pool_attribute(thread, pool, attribute, value))
 
 SIMCUDA_EXPORT cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute,
                                                    void* value) {
   return runtime_call<"cudaMemPoolGetAttribute">(
-      {number(pool), static_cast<std::uint64_t>(attribute)}, [&](ThreadState& thread) {
-        thread.charge(CostId::PoolGetAttribute);
-        return value == nullptr ? cudaErrorInvalidValue
-                                : with_pool(pool, [&](MemoryPool& core, SimPool&) {
-                                    return get_attribute(core, attribute, value);
-                                  });
-      });
+      {number(pool), as_number(attribute)},
+      [&](ThreadState& thread) { return get_pool_attribute(thread, pool, attribute, value); });
 }
-
-SIMCUDA_EXPORT cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t keep_bytes) {
-  return runtime_call<"cudaMemPoolTrimTo">({number(pool), keep_bytes}, [&](ThreadState& thread) {
-    const TickScope ticks(thread);
-    thread.charge(CostId::PoolTrim);
-    return with_pool(pool, [&](MemoryPool&, SimPool& object) {
-      const Outcome outcome = object.device->core.trim_pool(object.id, keep_bytes);
-      charge_work(thread, *object.device, outcome.work);
-      return to_error(outcome.status);
-    });
-  });
-}
+SIMCUDA_DRIVER(cuMemPoolGetAttribute,
+               (CUmemoryPool pool, CUmemPool_attribute attribute, void* value),
+               (number(pool), as_number(attribute)),
+               get_pool_attribute(thread, pool, attribute, value))
 
 SIMCUDA_EXPORT cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool,
                                                 const cudaMemAccessDesc* descriptions,
                                                 size_t count) {
   return runtime_call<"cudaMemPoolSetAccess">({number(pool), count}, [&](ThreadState& thread) {
-    thread.charge(CostId::PoolSetAttribute);
-    return with_pool(pool, [&](MemoryPool&, SimPool& object) {
-      return descriptions == nullptr && count != 0 ? cudaErrorInvalidValue
-                                                   : set_access(object, descriptions, count);
-    });
+    return set_pool_access(thread, pool, descriptions, count);
   });
 }
+SIMCUDA_DRIVER(cuMemPoolSetAccess,
+               (CUmemoryPool pool, const CUmemAccessDesc* descriptions, size_t count),
+               (number(pool), count),
+               set_pool_access(thread, pool, as_runtime<cudaMemAccessDesc>(descriptions), count))
 
 SIMCUDA_EXPORT cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags* flags, cudaMemPool_t pool,
                                                 cudaMemLocation* location) {
   return runtime_call<"cudaMemPoolGetAccess">({number(pool)}, [&](ThreadState& thread) {
-    thread.charge(CostId::PoolGetAttribute);
-    if (flags == nullptr || location == nullptr) {
-      return cudaErrorInvalidValue;
-    }
-    return with_pool(pool, [&](MemoryPool&, SimPool& object) {
-      const bool own =
-          location->type == cudaMemLocationTypeDevice && location->id == object.device->index;
-      if (!own &&
-          (location->type != cudaMemLocationTypeDevice || device_at(location->id) == nullptr)) {
-        return cudaErrorInvalidDevice;
-      }
-      *flags = own ? cudaMemAccessFlagsProtReadWrite
-                   : object.peer_access[static_cast<std::size_t>(location->id)];
-      return cudaSuccess;
-    });
+    return get_pool_access(thread, flags, pool, location);
   });
 }
-
-SIMCUDA_EXPORT cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int index) {
-  return runtime_call<"cudaDeviceGetDefaultMemPool">(
-      {static_cast<std::uint64_t>(index)}, [&](ThreadState& thread) {
-        thread.charge(CostId::DeviceGetAttribute);
-        SimulatedDevice* device = device_at(index);
-        if (pool == nullptr || device == nullptr) {
-          return pool == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
-        }
-        *pool = reinterpret_cast<cudaMemPool_t>(device->default_pool);
-        return cudaSuccess;
-      });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int index) {
-  return runtime_call<"cudaDeviceGetMemPool">(
-      {static_cast<std::uint64_t>(index)}, [&](ThreadState& thread) {
-        thread.charge(CostId::DeviceGetAttribute);
-        SimulatedDevice* device = device_at(index);
-        if (pool == nullptr || device == nullptr) {
-          return pool == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
-        }
-        const std::lock_guard lock(device->mutex);
-        *pool = reinterpret_cast<cudaMemPool_t>(device->current_pool);
-        return cudaSuccess;
-      });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaDeviceSetMemPool(int index, cudaMemPool_t pool) {
-  return runtime_call<"cudaDeviceSetMemPool">({static_cast<std::uint64_t>(index), number(pool)},
-                                              [&](ThreadState& thread) {
-                                                thread.charge(CostId::PoolSetAttribute);
-                                                SimulatedDevice* device = device_at(index);
-                                                SimPool* object = resolve_pool(pool);
-                                                if (device == nullptr) {
-                                                  return cudaErrorInvalidDevice;
-                                                }
-                                                if (object == nullptr || object->device != device) {
-                                                  return cudaErrorInvalidValue;
-                                                }
-                                                const std::lock_guard lock(device->mutex);
-                                                device->current_pool = object;
-                                                return cudaSuccess;
-                                              });
+SIMCUDA_EXPORT CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool pool,
+                                           CUmemLocation* location) {
+  return driver_call<"cuMemPoolGetAccess">({number(pool)}, [&](ThreadState& thread) {
+    cudaMemAccessFlags answer = cudaMemAccessFlagsProtNone;
+    const cudaError_t error = get_pool_access(thread, flags == nullptr ? nullptr : &answer, pool,
+                                              as_runtime<cudaMemLocation>(location));
+    if (error == cudaSuccess) *flags = static_cast<CUmemAccess_flags>(answer);
+    return as_result(error);
+  });
 }
 
 }  // namespace simcuda

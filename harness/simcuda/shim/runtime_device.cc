@@ -24,7 +24,61 @@ cudaError_t give_properties(ThreadState& thread, cudaDeviceProp* properties, int
   return cudaSuccess;
 }
 
+cudaError_t get_limit(const ThreadState& thread, std::size_t* value, int limit) {
+  SimulatedDevice* device = current_device(thread);
+  if (value == nullptr || device == nullptr) {
+    return value == nullptr ? cudaErrorInvalidValue : cudaErrorNoDevice;
+  }
+  const std::lock_guard lock(device->mutex);
+  const auto found = device->limits.find(limit);
+  if (found == device->limits.end()) {
+    return cudaErrorUnsupportedLimit;
+  }
+  *value = found->second;
+  return cudaSuccess;
+}
+
+// Kept as it was asked for. No memory is taken for it.
+cudaError_t set_limit(const ThreadState& thread, int limit, std::size_t value) {
+  SimulatedDevice* device = current_device(thread);
+  if (device == nullptr) return cudaErrorNoDevice;
+  const std::lock_guard lock(device->mutex);
+  const auto found = device->limits.find(limit);
+  if (found == device->limits.end()) return cudaErrorUnsupportedLimit;
+  found->second = value;
+  return cudaSuccess;
+}
+
 }  // namespace
+
+int driver_version() {
+  const SimulatedDevice* device = device_at(0);
+  return device == nullptr ? CUDART_VERSION
+                           : std::max(device->profile.cuda_version, CUDART_VERSION);
+}
+
+cudaError_t give_pci_bus_id(char* text, int length, int index) {
+  const SimulatedDevice* device = device_at(index);
+  if (text == nullptr || device == nullptr || length <= 0) {
+    return device == nullptr ? cudaErrorInvalidDevice : cudaErrorInvalidValue;
+  }
+  const std::string id = pci_bus_id(*device);
+  std::snprintf(text, static_cast<std::size_t>(length), "%s", id.c_str());
+  return static_cast<std::size_t>(length) > id.size() ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t find_pci_bus_id(int* index, const char* text) {
+  if (index == nullptr || text == nullptr) {
+    return cudaErrorInvalidValue;
+  }
+  for (int i = 0; i < device_count(); ++i) {
+    if (same_pci_bus_id(*device_at(i), text)) {
+      *index = i;
+      return cudaSuccess;
+    }
+  }
+  return cudaErrorInvalidDevice;
+}
 
 SIMCUDA_EXPORT cudaError_t cudaGetDevice(int* index) {
   return runtime_call<"cudaGetDevice">({}, [&](ThreadState& thread) {
@@ -47,6 +101,7 @@ SIMCUDA_EXPORT cudaError_t cudaSetDevice(int index) {
       return device_count() == 0 ? cudaErrorNoDevice : cudaErrorInvalidDevice;
     }
     thread.device = index;
+    use_primary_context(thread);
     return cudaSuccess;
   });
 }
@@ -106,44 +161,35 @@ SIMCUDA_EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr att
 }
 
 SIMCUDA_EXPORT cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int index) {
-  return runtime_call<"cudaDeviceGetPCIBusId">({as_number(index)}, [&](ThreadState&) {
-    const SimulatedDevice* device = device_at(index);
-    if (text == nullptr || device == nullptr || length <= 0) {
-      return device == nullptr ? cudaErrorInvalidDevice : cudaErrorInvalidValue;
-    }
-    const std::string id = pci_bus_id(*device);
-    std::snprintf(text, static_cast<std::size_t>(length), "%s", id.c_str());
-    return static_cast<std::size_t>(length) > id.size() ? cudaSuccess : cudaErrorInvalidValue;
-  });
+  return runtime_call<"cudaDeviceGetPCIBusId">(
+      {as_number(index)}, [&](ThreadState&) { return give_pci_bus_id(text, length, index); });
 }
 
 SIMCUDA_EXPORT cudaError_t cudaDeviceGetByPCIBusId(int* index, const char* text) {
-  return runtime_call<"cudaDeviceGetByPCIBusId">({}, [&](ThreadState&) {
-    if (index == nullptr || text == nullptr) {
-      return cudaErrorInvalidValue;
-    }
-    for (int i = 0; i < device_count(); ++i) {
-      if (same_pci_bus_id(*device_at(i), text)) {
-        *index = i;
-        return cudaSuccess;
-      }
-    }
-    return cudaErrorInvalidDevice;
-  });
+  return runtime_call<"cudaDeviceGetByPCIBusId">(
+      {}, [&](ThreadState&) { return find_pci_bus_id(index, text); });
 }
 
 SIMCUDA_EXPORT cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {
-  return runtime_call<"cudaDeviceGetLimit">({as_number(limit)}, [&](ThreadState& thread) {
-    const SimulatedDevice* device = current_device(thread);
-    if (value == nullptr || device == nullptr) {
-      return value == nullptr ? cudaErrorInvalidValue : cudaErrorNoDevice;
-    }
-    const auto found = device->profile.limits.find(limit);
-    if (found == device->profile.limits.end()) {
-      return cudaErrorUnsupportedLimit;
-    }
-    *value = found->second;
-    return cudaSuccess;
+  return runtime_call<"cudaDeviceGetLimit">(
+      {as_number(limit)}, [&](ThreadState& thread) { return get_limit(thread, value, limit); });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t value) {
+  return runtime_call<"cudaDeviceSetLimit">({as_number(limit), value}, [&](ThreadState& thread) {
+    return set_limit(thread, limit, value);
+  });
+}
+
+SIMCUDA_EXPORT CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
+  return driver_call<"cuCtxGetLimit">({as_number(limit)}, [&](ThreadState& thread) {
+    return as_result(get_limit(thread, value, limit));
+  });
+}
+
+SIMCUDA_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+  return driver_call<"cuCtxSetLimit">({as_number(limit), value}, [&](ThreadState& thread) {
+    return as_result(set_limit(thread, limit, value));
   });
 }
 
@@ -158,13 +204,11 @@ SIMCUDA_EXPORT cudaError_t cudaRuntimeGetVersion(int* version) {
 }
 
 SIMCUDA_EXPORT cudaError_t cudaDriverGetVersion(int* version) {
-  return runtime_call<"cudaDriverGetVersion">({}, [&](ThreadState& thread) {
-    const SimulatedDevice* device = current_device(thread);
+  return runtime_call<"cudaDriverGetVersion">({}, [&](ThreadState&) {
     if (version == nullptr) {
       return cudaErrorInvalidValue;
     }
-    *version =
-        device == nullptr ? CUDART_VERSION : std::max(device->profile.cuda_version, CUDART_VERSION);
+    *version = driver_version();
     return cudaSuccess;
   });
 }

@@ -1,8 +1,10 @@
 #include "harness/simcuda/shim/simulated_device.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "harness/simcuda/shim/handle_arena.h"
+#include "harness/simcuda/shim/jumps.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/sanitizers.h"
 
@@ -70,10 +72,16 @@ SimulatedDevice::SimulatedDevice(DevicePlace place, const Profile& device_profil
       profile(device_profile),
       contents(place, memory_bytes(device_profile, setup)),
       core(make_config(device_profile, contents, setup)),
-      cleaner(device_profile.clean_bytes_per_us) {
+      cleaner(device_profile.clean_bytes_per_us),
+      limits(device_profile.limits) {
   default_pool = new_pool(kDefaultPool);
   current_pool = default_pool;
 }
+
+OwnNullStream::OwnNullStream()
+    : thread_(this_thread()), before_(std::exchange(thread_.null_stream, cudaStreamPerThread)) {}
+
+OwnNullStream::~OwnNullStream() { thread_.null_stream = static_cast<cudaStream_t>(before_); }
 
 SimStream* SimulatedDevice::new_stream(StreamId id) {
   static std::atomic<std::uint64_t> next_number{
@@ -128,6 +136,30 @@ void SimulatedDevice::recycle(SimEvent* event) {
 
 void SimulatedDevice::recycle(SimPool* pool) { pool->live = false; }
 
+void SimulatedDevice::reset() {
+  spare_streams_.clear();
+  arena<SimStream>().for_each([&](SimStream& stream) {
+    if (stream.device == this) recycle(&stream);
+  });
+  spare_events_.clear();
+  arena<SimEvent>().for_each([&](SimEvent& event) {
+    if (event.device == this) recycle(&event);
+  });
+  arena<SimPool>().for_each([&](SimPool& pool) {
+    if (pool.device == this && &pool != default_pool) recycle(&pool);
+  });
+  current_pool = default_pool;
+  host_functions.clear();
+  contents.detach(contents.area_window());
+  for (const auto& [handle, use] : handles) contents.drop_handle(handle, use.size_bytes);
+  handles.clear();
+  contents.discard(contents.heap_window());
+  limits = profile.limits;
+  const DeviceConfig config = core.config();
+  std::destroy_at(&core);
+  std::construct_at(&core, config);
+}
+
 Range SimulatedDevice::live_range(std::uint64_t address) const {
   const MemoryBlock block = core.find(address);
   if (block.kind == MemoryKind::None) {
@@ -175,6 +207,7 @@ void SimulatedDevice::drop_if_unused(MemoryHandle handle) {
 SimulatedDevice* current_device(const ThreadState& thread) { return device_at(thread.device); }
 
 StreamRef resolve_stream(ThreadState& thread, cudaStream_t stream) {
+  if (stream == nullptr) stream = thread.null_stream;
   if (stream == nullptr || stream == cudaStreamLegacy) {
     SimulatedDevice* const device = current_device(thread);
     return {.device = device,
@@ -186,7 +219,7 @@ StreamRef resolve_stream(ThreadState& thread, cudaStream_t stream) {
     if (thread.per_thread_streams.size() <= index) {
       thread.per_thread_streams.resize(index + 1);
     }
-    if (thread.per_thread_streams[index] == nullptr) {
+    if (live_object<SimStream>(thread.per_thread_streams[index]) == nullptr) {
       SimulatedDevice& device = *current_device(thread);
       const std::lock_guard lock(device.mutex);
       SimStream* made =

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -79,6 +80,7 @@ class SimulatedDevice {
   SimPool* current_pool = nullptr;
   std::vector<PendingHostFunction> host_functions;  // behind closed gates
   std::condition_variable gate_opened;
+  std::map<int, std::uint64_t> limits;  // by cudaLimit
   // Captured streams that follow the legacy stream, which cannot be used meanwhile.
   std::atomic<std::uint32_t> blocking_capture_count = 0;
 
@@ -91,6 +93,9 @@ class SimulatedDevice {
   void recycle(SimStream* stream);
   void recycle(SimEvent* event);
   void recycle(SimPool* pool);
+  // The device as it was at first: no memory, streams, events and pools but the default ones. With
+  // the lock held.
+  void reset();
 
   // Live allocation that holds the address; for mapped ranges as much as is mapped without a hole
   // from there on. Empty where there is none.

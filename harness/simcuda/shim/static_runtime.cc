@@ -13,20 +13,27 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "harness/simcuda/core/units.h"
+#include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/function_names.h"
+#include "harness/simcuda/shim/sanitizers.h"
 
 namespace simcuda {
 namespace {
 
 // A local symbol in every object of the static runtime's archive begins like this.
 constexpr std::string_view kArchiveMark = "libcudart_static_";
+// The runtime makes shared memory of this name.
+constexpr std::string_view kRuntimeMark = "/cudart.shm.";
 
 // jmp *0(%rip), and then the address that it reads.
 constexpr std::array<unsigned char, 6> kJump = {0xff, 0x25, 0, 0, 0, 0};
@@ -56,6 +63,10 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
+  [[nodiscard]] std::string_view text() const {
+    return bytes_ == MAP_FAILED ? std::string_view()
+                                : std::string_view(static_cast<const char*>(bytes_), size_bytes_);
+  }
   // `count` objects at `offset`, null where the file ends before.
   template <class T>
   [[nodiscard]] const T* at(std::uint64_t offset, std::uint64_t count = 1) const {
@@ -146,8 +157,16 @@ bool write_jump(std::uint64_t from, const void* to) {
   return mprotect(pages, size_bytes, PROT_READ | PROT_EXEC) == 0;
 }
 
+struct SeenModules {
+  std::mutex mutex;
+  std::set<std::string> seen;                     // load address and path
+  std::map<std::uint64_t, bool> carries_runtime;  // by load address
+};
+SeenModules& seen_modules() { return made_once<SeenModules>(); }
+
 int redirect_module(dl_phdr_info* module, std::size_t, void*) {
   const char* const path = *module->dlpi_name == '\0' ? "/proc/self/exe" : module->dlpi_name;
+  if (!seen_modules().seen.insert(std::to_string(module->dlpi_addr) + path).second) return 0;
   for (const Function& function : runtime_functions(path, module->dlpi_addr)) {
     const void* const ours = own_function(function.name);
     if (ours == nullptr) {
@@ -163,7 +182,27 @@ int redirect_module(dl_phdr_info* module, std::size_t, void*) {
 
 }  // namespace
 
-void redirect_static_runtimes() { dl_iterate_phdr(&redirect_module, nullptr); }
+// Called for each library that programs open, so modules are looked at once only.
+void redirect_static_runtimes() {
+  const std::lock_guard lock(seen_modules().mutex);
+  dl_iterate_phdr(&redirect_module, nullptr);
+}
+
+bool carries_static_runtime(const void* address) {
+  Dl_info info{};
+  link_map* module = nullptr;
+  if (dladdr1(address, &info, reinterpret_cast<void**>(&module), RTLD_DL_LINKMAP) == 0 ||
+      module == nullptr) {
+    return false;
+  }
+  const std::lock_guard lock(seen_modules().mutex);
+  const auto [known, is_new] = seen_modules().carries_runtime.try_emplace(module->l_addr, false);
+  if (is_new) {
+    const MappedFile file(*module->l_name == '\0' ? "/proc/self/exe" : module->l_name);
+    known->second = file.text().find(kRuntimeMark) != std::string_view::npos;
+  }
+  return known->second;
+}
 
 void explain_static_runtime(const void* caller) {
   static std::atomic<bool> said{false};
@@ -174,9 +213,15 @@ void explain_static_runtime(const void* caller) {
   const bool found = dladdr(caller, &module) != 0 && module.dli_fname != nullptr;
   std::fprintf(stderr,
                "simcuda: %s carries the static CUDA runtime, which simcuda cannot take the place "
-               "of; its calls fail with cudaErrorInsufficientDriver. Link the shared runtime: nvcc "
+               "of (it was stripped, or not started by simcuda-run); its calls fail as with a "
+               "driver that is too old. Link the shared runtime: nvcc "
                "-cudart shared, CMAKE_CUDA_RUNTIME_LIBRARY Shared, or CUDA::cudart\n",
                found ? module.dli_fname : "a module");
+}
+
+// For simcuda-run's dlopen.
+SIMCUDA_EXPORT void simcu_redirect_static_runtimes() {
+  if (std::getenv("SIMCUDA_REDIRECT_STATIC") != nullptr) redirect_static_runtimes();
 }
 
 }  // namespace simcuda

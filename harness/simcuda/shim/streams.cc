@@ -3,9 +3,11 @@
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/capture.h"
+#include "harness/simcuda/shim/contexts.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/synchronize.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -69,6 +71,76 @@ cudaError_t query_stream(ThreadState& thread, cudaStream_t stream) {
   return to_error(status);
 }
 
+cudaError_t synchronize_stream(ThreadState& thread, cudaStream_t stream) {
+  const StreamRef ref = resolve_stream(thread, stream);
+  if (ref.device == nullptr) {
+    return cudaErrorInvalidResourceHandle;
+  }
+  if (ref.captured) [[unlikely]] {
+    if (const Captured captured = capture_forbids(ref)) return *captured;
+  }
+  return synchronize(thread, *ref.device, CostId::StreamSynchronize,
+                     [&] { return ref.device->core.synchronize_stream(ref.id, thread.now_ns()); });
+}
+
+// Sets `answer` to what `ask` says about the stream.
+template <class Answer, class Ask>
+cudaError_t ask_stream(ThreadState& thread, cudaStream_t stream, Answer* answer, Ask ask) {
+  const StreamRef ref = resolve_stream(thread, stream);
+  if (ref.device == nullptr || answer == nullptr) {
+    return ref.device == nullptr ? cudaErrorInvalidResourceHandle : cudaErrorInvalidValue;
+  }
+  *answer = static_cast<Answer>(ask(ref));
+  return cudaSuccess;
+}
+
+cudaError_t stream_flags(ThreadState& thread, cudaStream_t stream, unsigned* flags) {
+  return ask_stream(thread, stream, flags, [](const StreamRef& ref) {
+    return ref.stream == nullptr ? 0 : ref.stream->flags.load();
+  });
+}
+
+cudaError_t stream_priority(ThreadState& thread, cudaStream_t stream, int* priority) {
+  return ask_stream(thread, stream, priority, [](const StreamRef& ref) {
+    return ref.stream == nullptr ? 0 : ref.stream->priority.load();
+  });
+}
+
+cudaError_t stream_device(ThreadState& thread, cudaStream_t stream, int* index) {
+  return ask_stream(thread, stream, index, [](const StreamRef& ref) { return ref.device->index; });
+}
+
+cudaError_t stream_id(ThreadState& thread, cudaStream_t stream, unsigned long long* id) {
+  return ask_stream(thread, stream, id, [](const StreamRef& ref) {
+    return ref.stream == nullptr ? 1 : ref.stream->number.load();
+  });
+}
+
+// Streams of programs belong to the primary context.
+cudaError_t stream_context(ThreadState& thread, cudaStream_t stream, CUcontext* context) {
+  return ask_stream(thread, stream, context, [](const StreamRef& ref) {
+    return reinterpret_cast<CUcontext>(&primary_context(ref.device->index));
+  });
+}
+
+cudaError_t priority_range(ThreadState& thread, int* lowest, int* highest) {
+  thread.charge(CostId::DeviceGetAttribute);
+  if (lowest != nullptr) {
+    *lowest = 0;
+  }
+  if (highest != nullptr) {
+    *highest = kPriorityHighest;
+  }
+  return cudaSuccess;
+}
+
+// There are no attributes to copy: all streams have the same ones.
+cudaError_t copy_stream_attributes(ThreadState& thread, cudaStream_t to, cudaStream_t from) {
+  const bool valid = resolve_stream(thread, to).device != nullptr &&
+                     resolve_stream(thread, from).device != nullptr;
+  return valid ? cudaSuccess : cudaErrorInvalidResourceHandle;
+}
+
 }  // namespace
 
 SIMCUDA_EXPORT cudaError_t cudaStreamCreate(cudaStream_t* stream) {
@@ -76,42 +148,33 @@ SIMCUDA_EXPORT cudaError_t cudaStreamCreate(cudaStream_t* stream) {
       {}, [&](ThreadState& thread) { return create_stream(thread, stream, 0, 0); });
 }
 
-SIMCUDA_EXPORT cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
-  return runtime_call<"cudaStreamCreateWithFlags">(
-      {flags}, [&](ThreadState& thread) { return create_stream(thread, stream, flags, 0); });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flags,
-                                                        int priority) {
-  return runtime_call<"cudaStreamCreateWithPriority">(
-      {flags, static_cast<std::uint64_t>(priority)},
-      [&](ThreadState& thread) { return create_stream(thread, stream, flags, priority); });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  return runtime_call<"cudaStreamDestroy">(
-      {number(stream)}, [&](ThreadState& thread) { return destroy_stream(thread, stream); });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  return runtime_call<"cudaStreamQuery">(
-      {number(stream)}, [&](ThreadState& thread) { return query_stream(thread, stream); });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  return runtime_call<"cudaStreamSynchronize">({number(stream)}, [&](ThreadState& thread) {
-    const StreamRef ref = resolve_stream(thread, stream);
-    if (ref.device == nullptr) {
-      return cudaErrorInvalidResourceHandle;
-    }
-    if (ref.captured) [[unlikely]] {
-      if (const Captured captured = capture_forbids(ref)) return *captured;
-    }
-    return synchronize(thread, *ref.device, CostId::StreamSynchronize, [&] {
-      return ref.device->core.synchronize_stream(ref.id, thread.now_ns());
-    });
-  });
-}
+SIMCUDA_TWINS(cudaStreamCreateWithFlags, cuStreamCreate,
+              (cudaStream_t * stream, unsigned int flags), (flags),
+              create_stream(thread, stream, flags, 0))
+SIMCUDA_TWINS(cudaStreamCreateWithPriority, cuStreamCreateWithPriority,
+              (cudaStream_t * stream, unsigned int flags, int priority),
+              (flags, as_number(priority)), create_stream(thread, stream, flags, priority))
+SIMCUDA_TWINS(cudaStreamDestroy, cuStreamDestroy, (cudaStream_t stream), (number(stream)),
+              destroy_stream(thread, stream))
+SIMCUDA_TWINS(cudaStreamQuery, cuStreamQuery, (cudaStream_t stream), (number(stream)),
+              query_stream(thread, stream))
+SIMCUDA_TWINS(cudaStreamSynchronize, cuStreamSynchronize, (cudaStream_t stream), (number(stream)),
+              synchronize_stream(thread, stream))
+SIMCUDA_TWINS(cudaStreamGetFlags, cuStreamGetFlags, (cudaStream_t stream, unsigned int* flags),
+              (number(stream)), stream_flags(thread, stream, flags))
+SIMCUDA_TWINS(cudaStreamGetPriority, cuStreamGetPriority, (cudaStream_t stream, int* priority),
+              (number(stream)), stream_priority(thread, stream, priority))
+SIMCUDA_TWINS(cudaStreamGetId, cuStreamGetId, (cudaStream_t stream, unsigned long long* id),
+              (number(stream)), stream_id(thread, stream, id))
+SIMCUDA_TWINS(cudaStreamCopyAttributes, cuStreamCopyAttributes,
+              (cudaStream_t to, cudaStream_t from), (number(to), number(from)),
+              copy_stream_attributes(thread, to, from))
+SIMCUDA_TWINS(cudaDeviceGetStreamPriorityRange, cuCtxGetStreamPriorityRange,
+              (int* lowest, int* highest), (), priority_range(thread, lowest, highest))
+#if CUDART_VERSION >= 12080
+SIMCUDA_TWINS(cudaStreamGetDevice, cuStreamGetDevice, (cudaStream_t stream, int* index),
+              (number(stream)), stream_device(thread, stream, index))
+#endif
 
 SIMCUDA_EXPORT cudaError_t cudaDeviceSynchronize() {
   return runtime_call<"cudaDeviceSynchronize">({}, [&](ThreadState& thread) {
@@ -124,61 +187,7 @@ SIMCUDA_EXPORT cudaError_t cudaDeviceSynchronize() {
   });
 }
 
-SIMCUDA_EXPORT cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int* flags) {
-  return runtime_call<"cudaStreamGetFlags">({number(stream)}, [&](ThreadState& thread) {
-    const StreamRef ref = resolve_stream(thread, stream);
-    if (ref.device == nullptr || flags == nullptr) {
-      return ref.device == nullptr ? cudaErrorInvalidResourceHandle : cudaErrorInvalidValue;
-    }
-    *flags = ref.stream == nullptr ? 0 : ref.stream->flags.load();
-    return cudaSuccess;
-  });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
-  return runtime_call<"cudaStreamGetPriority">({number(stream)}, [&](ThreadState& thread) {
-    const StreamRef ref = resolve_stream(thread, stream);
-    if (ref.device == nullptr || priority == nullptr) {
-      return ref.device == nullptr ? cudaErrorInvalidResourceHandle : cudaErrorInvalidValue;
-    }
-    *priority = ref.stream == nullptr ? 0 : ref.stream->priority.load();
-    return cudaSuccess;
-  });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* index) {
-  return runtime_call<"cudaStreamGetDevice">({number(stream)}, [&](ThreadState& thread) {
-    const StreamRef ref = resolve_stream(thread, stream);
-    if (ref.device == nullptr || index == nullptr) {
-      return ref.device == nullptr ? cudaErrorInvalidResourceHandle : cudaErrorInvalidValue;
-    }
-    *index = ref.device->index;
-    return cudaSuccess;
-  });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
-  return runtime_call<"cudaStreamGetId">({number(stream)}, [&](ThreadState& thread) {
-    const StreamRef ref = resolve_stream(thread, stream);
-    if (ref.device == nullptr || id == nullptr) {
-      return ref.device == nullptr ? cudaErrorInvalidResourceHandle : cudaErrorInvalidValue;
-    }
-    *id = ref.stream == nullptr ? 1 : ref.stream->number.load();
-    return cudaSuccess;
-  });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
-  return runtime_call<"cudaDeviceGetStreamPriorityRange">({}, [&](ThreadState& thread) {
-    thread.charge(CostId::DeviceGetAttribute);
-    if (lowest != nullptr) {
-      *lowest = 0;
-    }
-    if (highest != nullptr) {
-      *highest = kPriorityHighest;
-    }
-    return cudaSuccess;
-  });
-}
+SIMCUDA_DRIVER(cuStreamGetCtx, (CUstream stream, CUcontext* context), (number(stream)),
+               stream_context(thread, stream, context))
 
 }  // namespace simcuda

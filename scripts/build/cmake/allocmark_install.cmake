@@ -17,6 +17,7 @@ install(FILES ${allocmark_cudart} DESTINATION lib/allocmark RENAME libcudart.so.
 # simcuda under its three names, with its profiles.
 target_include_directories(simcuda INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 install(TARGETS simcuda EXPORT allocmark_targets LIBRARY DESTINATION lib/simcuda)
+install(TARGETS simcuda_preload LIBRARY DESTINATION lib/simcuda)
 install(FILES ${PROJECT_BINARY_DIR}/lib/simcuda/libcuda.so.1 ${PROJECT_BINARY_DIR}/lib/simcuda/libnvidia-ml.so.1
         DESTINATION lib/simcuda)
 install(DIRECTORY harness/simcuda/profiles DESTINATION lib/simcuda)

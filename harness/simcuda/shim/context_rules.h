@@ -1,0 +1,57 @@
+// What calls need of contexts, by the function's name. In: names. Out: which functions of the
+// runtime make the device's primary context current, and which of the driver's fail without one.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace simcuda {
+
+// The runtime's questions about devices, versions and errors. All its other functions make the
+// primary context current; cudaSetDevice does so itself.
+constexpr bool runtime_makes_context(std::string_view name) {
+  constexpr std::array<std::string_view, 19> kNeedNone = {"cudaDeviceCanAccessPeer",
+                                                          "cudaDeviceGetAttribute",
+                                                          "cudaDeviceGetByPCIBusId",
+                                                          "cudaDeviceGetP2PAttribute",
+                                                          "cudaDeviceGetPCIBusId",
+                                                          "cudaDeviceReset",
+                                                          "cudaDriverGetVersion",
+                                                          "cudaGetDevice",
+                                                          "cudaGetDeviceCount",
+                                                          "cudaGetDeviceFlags",
+                                                          "cudaGetDeviceProperties",
+                                                          "cudaGetDriverEntryPoint",
+                                                          "cudaGetDriverEntryPointByVersion",
+                                                          "cudaGetLastError",
+                                                          "cudaInitDevice",
+                                                          "cudaPeekAtLastError",
+                                                          "cudaRuntimeGetVersion",
+                                                          "cudaSetDevice",
+                                                          "cudaSetDeviceFlags"};
+  return std::ranges::find(kNeedNone, name) == kNeedNone.end();
+}
+
+// What works on the current context: its memory, what is made in it, itself. Handles bring their
+// context along, and so do devices.
+constexpr bool driver_needs_context(std::string_view name) {
+  constexpr std::array<std::string_view, 15> kNeedOne = {
+      "cuCtxGetDevice",    "cuCtxSynchronize",    "cuCtxGetFlags",      "cuCtxGetLimit",
+      "cuCtxSetLimit",     "cuCtxSetFlags",       "cuMemGetInfo",       "cuMemFree",
+      "cuMemFreeHost",     "cuEventCreate",       "cuLibraryGetModule", "cuMemGetAddressRange",
+      "cuMemHostRegister", "cuMemHostUnregister", "cuMemHostAlloc"};
+  return name.starts_with("cuMemAlloc") || name.starts_with("cuMemcpy") ||
+         name.starts_with("cuMemset") || name.starts_with("cuStreamCreate") ||
+         name.starts_with("cuModuleLoad") || std::ranges::find(kNeedOne, name) != kNeedOne.end();
+}
+
+// Before cuInit nothing else works.
+constexpr bool driver_needs_init(std::string_view name) {
+  constexpr std::array<std::string_view, 6> kNeedNone = {"cuInit",           "cuDriverGetVersion",
+                                                         "cuGetProcAddress", "cuGetExportTable",
+                                                         "cuGetErrorName",   "cuGetErrorString"};
+  return std::ranges::find(kNeedNone, name) == kNeedNone.end();
+}
+
+}  // namespace simcuda

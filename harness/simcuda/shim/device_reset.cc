@@ -1,0 +1,41 @@
+// cudaDeviceReset and cuDevicePrimaryCtxReset: the device as it was before the program's first
+// call, for all threads. In: the device. Out: no memory, streams, events and pools of its own.
+#include <mutex>
+
+#include "harness/simcuda/shim/contexts.h"
+#include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/simulated_device.h"
+#include "harness/simcuda/shim/synchronize.h"
+
+namespace simcuda {
+namespace {
+
+cudaError_t reset(ThreadState& thread, int index) {
+  SimulatedDevice* const device = device_at(index);
+  if (device == nullptr) return cudaErrorInvalidDevice;
+  const cudaError_t waited = synchronize(thread, *device, CostId::DeviceSynchronize, [&] {
+    return device->core.synchronize_device(thread.now_ns());
+  });
+  if (waited != cudaSuccess) return waited;
+  const std::lock_guard lock(device->mutex);
+  device->reset();
+  forget_primary_context(index);
+  return cudaSuccess;
+}
+
+}  // namespace
+
+SIMCUDA_EXPORT cudaError_t cudaDeviceReset() {
+  return runtime_call<"cudaDeviceReset">({}, [&](ThreadState& thread) {
+    const cudaError_t error = reset(thread, thread.device);
+    if (error == cudaSuccess) set_current_context(thread, nullptr);
+    return error;
+  });
+}
+
+SIMCUDA_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice index) {
+  return driver_call<"cuDevicePrimaryCtxReset">(
+      {as_number(index)}, [&](ThreadState& thread) { return as_result(reset(thread, index)); });
+}
+
+}  // namespace simcuda

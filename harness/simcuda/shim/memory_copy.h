@@ -1,0 +1,28 @@
+// Copies and fills that the runtime's and the driver's functions share. In: what programs pass,
+// right or wrong. Out: the error; bytes moved, and time on the stream.
+#pragma once
+
+#include "harness/simcuda/shim/memory_bytes.h"
+
+namespace simcuda {
+
+enum class Wait : std::uint8_t { ForCopy, No };
+
+[[nodiscard]] cudaError_t copy_memory(ThreadState& thread, void* to, const void* from,
+                                      CopyShape shape, cudaMemcpyKind kind, cudaStream_t stream,
+                                      Wait wait);
+[[nodiscard]] cudaError_t fill_memory(ThreadState& thread, void* pointer, FillValue value,
+                                      CopyShape shape, cudaStream_t stream);
+// Between devices, in no stream: all their work comes before or after it.
+[[nodiscard]] cudaError_t copy_between(ThreadState& thread, void* to, int to_device,
+                                       const void* from, int from_device, std::size_t size_bytes);
+[[nodiscard]] cudaError_t copy_between_in_stream(ThreadState& thread, void* to, int to_device,
+                                                 const void* from, int from_device,
+                                                 std::size_t size_bytes, cudaStream_t stream);
+
+// One row.
+[[nodiscard]] inline CopyShape line(std::size_t size_bytes) {
+  return {.to_pitch_bytes = size_bytes, .from_pitch_bytes = size_bytes, .width_bytes = size_bytes};
+}
+
+}  // namespace simcuda

@@ -1,0 +1,225 @@
+// The driver's copies and fills. In: what programs pass; stream 0 is as for the runtime. Out: what
+// memory_copy.h answers. Copies that concern arrays are not among them.
+#include "harness/simcuda/shim/contexts.h"
+#include "harness/simcuda/shim/memory_copy.h"
+#include "harness/simcuda/shim/twins.h"
+
+namespace simcuda {
+namespace {
+
+void* plain(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
+
+// The address of one side of a copy, and whether it is the host's.
+struct Side {
+  unsigned char* address = nullptr;
+  bool is_host = false;
+  bool is_known = true;  // false: an array, or no kind of memory
+};
+Side side_of(CUmemorytype type, const void* host, CUdeviceptr device) {
+  switch (type) {
+    case CU_MEMORYTYPE_HOST:
+      return {.address = static_cast<unsigned char*>(const_cast<void*>(host)), .is_host = true};
+    case CU_MEMORYTYPE_DEVICE:
+    case CU_MEMORYTYPE_UNIFIED:
+      return {.address = reinterpret_cast<unsigned char*>(device)};
+    default:
+      return {.is_known = false};
+  }
+}
+
+cudaMemcpyKind direction(const Side& to, const Side& from) {
+  return !to.is_host && !from.is_host ? cudaMemcpyDefault
+         : to.is_host                 ? (from.is_host ? cudaMemcpyHostToHost : cudaMemcpyDefault)
+                                      : cudaMemcpyHostToDevice;
+}
+
+cudaError_t refuse_arrays(ThreadState& thread) {
+  return explain(thread, cudaErrorNotSupported, "simcuda does not copy to and from arrays");
+}
+
+// Rows without a pitch of their own follow each other.
+std::size_t pitch_of(std::size_t pitch_bytes, std::size_t width_bytes) {
+  return pitch_bytes == 0 ? width_bytes : pitch_bytes;
+}
+
+cudaError_t copy_2d(ThreadState& thread, const CUDA_MEMCPY2D* what, cudaStream_t stream,
+                    Wait wait) {
+  if (what == nullptr) return cudaErrorInvalidValue;
+  Side to = side_of(what->dstMemoryType, what->dstHost, what->dstDevice);
+  Side from = side_of(what->srcMemoryType, what->srcHost, what->srcDevice);
+  if (!to.is_known || !from.is_known) return refuse_arrays(thread);
+  const CopyShape shape{.to_pitch_bytes = pitch_of(what->dstPitch, what->WidthInBytes),
+                        .from_pitch_bytes = pitch_of(what->srcPitch, what->WidthInBytes),
+                        .width_bytes = what->WidthInBytes,
+                        .row_count = what->Height};
+  return copy_memory(thread, to.address + what->dstY * shape.to_pitch_bytes + what->dstXInBytes,
+                     from.address + what->srcY * shape.from_pitch_bytes + what->srcXInBytes, shape,
+                     direction(to, from), stream, wait);
+}
+
+cudaError_t copy_3d(ThreadState& thread, const CUDA_MEMCPY3D* what, cudaStream_t stream,
+                    Wait wait) {
+  if (what == nullptr) return cudaErrorInvalidValue;
+  Side to = side_of(what->dstMemoryType, what->dstHost, what->dstDevice);
+  Side from = side_of(what->srcMemoryType, what->srcHost, what->srcDevice);
+  if (!to.is_known || !from.is_known) return refuse_arrays(thread);
+  const CopyShape shape{.to_pitch_bytes = pitch_of(what->dstPitch, what->WidthInBytes),
+                        .from_pitch_bytes = pitch_of(what->srcPitch, what->WidthInBytes),
+                        .width_bytes = what->WidthInBytes,
+                        .row_count = what->Height};
+  const std::size_t to_rows = what->dstHeight == 0 ? what->Height : what->dstHeight;
+  const std::size_t from_rows = what->srcHeight == 0 ? what->Height : what->srcHeight;
+  for (std::size_t z = 0; z < what->Depth; ++z) {
+    const std::size_t to_row = (what->dstZ + z) * to_rows + what->dstY;
+    const std::size_t from_row = (what->srcZ + z) * from_rows + what->srcY;
+    const cudaError_t error =
+        copy_memory(thread, to.address + to_row * shape.to_pitch_bytes + what->dstXInBytes,
+                    from.address + from_row * shape.from_pitch_bytes + what->srcXInBytes, shape,
+                    direction(to, from), stream, wait);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+// Driver copies name the devices by contexts.
+struct Devices {
+  int to = -1;
+  int from = -1;
+};
+Devices devices_of(CUcontext to, CUcontext from) {
+  const SimContext* const target = resolve_context(to);
+  const SimContext* const source = resolve_context(from);
+  return {.to = target == nullptr ? -1 : target->device,
+          .from = source == nullptr ? -1 : source->device};
+}
+
+// `count` elements a row.
+cudaError_t fill_rows(ThreadState& thread, CUdeviceptr address, FillValue value, CopyShape shape,
+                      cudaStream_t stream) {
+  if (shape.width_bytes > (std::size_t{1} << 46)) return cudaErrorInvalidValue;
+  shape.width_bytes *= value.element_bytes;
+  if (shape.row_count <= 1) shape.to_pitch_bytes = shape.width_bytes;
+  return fill_memory(thread, plain(address), value, shape, stream);
+}
+
+}  // namespace
+
+// ---- copies
+
+SIMCUDA_DRIVER(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t size_bytes),
+               (to, from, size_bytes),
+               copy_memory(thread, plain(to), plain(from), line(size_bytes), cudaMemcpyDefault,
+                           nullptr, Wait::ForCopy))
+SIMCUDA_DRIVER(cuMemcpyAsync,
+               (CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUstream stream),
+               (to, from, size_bytes, number(stream)),
+               copy_memory(thread, plain(to), plain(from), line(size_bytes), cudaMemcpyDefault,
+                           stream, Wait::No))
+SIMCUDA_DRIVER(cuMemcpyHtoD, (CUdeviceptr to, const void* from, size_t size_bytes),
+               (to, number(from), size_bytes),
+               copy_memory(thread, plain(to), from, line(size_bytes), cudaMemcpyHostToDevice,
+                           nullptr, Wait::ForCopy))
+SIMCUDA_DRIVER(cuMemcpyHtoDAsync,
+               (CUdeviceptr to, const void* from, size_t size_bytes, CUstream stream),
+               (to, number(from), size_bytes, number(stream)),
+               copy_memory(thread, plain(to), from, line(size_bytes), cudaMemcpyHostToDevice,
+                           stream, Wait::No))
+SIMCUDA_DRIVER(cuMemcpyDtoH, (void* to, CUdeviceptr from, size_t size_bytes),
+               (number(to), from, size_bytes),
+               copy_memory(thread, to, plain(from), line(size_bytes), cudaMemcpyDeviceToHost,
+                           nullptr, Wait::ForCopy))
+SIMCUDA_DRIVER(cuMemcpyDtoHAsync, (void* to, CUdeviceptr from, size_t size_bytes, CUstream stream),
+               (number(to), from, size_bytes, number(stream)),
+               copy_memory(thread, to, plain(from), line(size_bytes), cudaMemcpyDeviceToHost,
+                           stream, Wait::No))
+SIMCUDA_DRIVER(cuMemcpyDtoD, (CUdeviceptr to, CUdeviceptr from, size_t size_bytes),
+               (to, from, size_bytes),
+               copy_memory(thread, plain(to), plain(from), line(size_bytes),
+                           cudaMemcpyDeviceToDevice, nullptr, Wait::ForCopy))
+SIMCUDA_DRIVER(cuMemcpyDtoDAsync,
+               (CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUstream stream),
+               (to, from, size_bytes, number(stream)),
+               copy_memory(thread, plain(to), plain(from), line(size_bytes),
+                           cudaMemcpyDeviceToDevice, stream, Wait::No))
+SIMCUDA_DRIVER(cuMemcpyPeer,
+               (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                size_t size_bytes),
+               (to, from, size_bytes),
+               copy_between(thread, plain(to), devices_of(to_context, from_context).to, plain(from),
+                            devices_of(to_context, from_context).from, size_bytes))
+SIMCUDA_DRIVER(cuMemcpyPeerAsync,
+               (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                size_t size_bytes, CUstream stream),
+               (to, from, size_bytes, number(stream)),
+               copy_between_in_stream(thread, plain(to), devices_of(to_context, from_context).to,
+                                      plain(from), devices_of(to_context, from_context).from,
+                                      size_bytes, stream))
+SIMCUDA_DRIVER(cuMemcpy2D, (const CUDA_MEMCPY2D* what), (number(what)),
+               copy_2d(thread, what, nullptr, Wait::ForCopy))
+SIMCUDA_DRIVER(cuMemcpy2DUnaligned, (const CUDA_MEMCPY2D* what), (number(what)),
+               copy_2d(thread, what, nullptr, Wait::ForCopy))
+SIMCUDA_DRIVER(cuMemcpy2DAsync, (const CUDA_MEMCPY2D* what, CUstream stream),
+               (number(what), number(stream)), copy_2d(thread, what, stream, Wait::No))
+SIMCUDA_DRIVER(cuMemcpy3D, (const CUDA_MEMCPY3D* what), (number(what)),
+               copy_3d(thread, what, nullptr, Wait::ForCopy))
+SIMCUDA_DRIVER(cuMemcpy3DAsync, (const CUDA_MEMCPY3D* what, CUstream stream),
+               (number(what), number(stream)), copy_3d(thread, what, stream, Wait::No))
+
+// ---- fills: `count` elements, or rows of them
+
+SIMCUDA_DRIVER(cuMemsetD8, (CUdeviceptr to, unsigned char value, size_t count), (to, value, count),
+               fill_rows(thread, to, {value, 1}, {.width_bytes = count}, nullptr))
+SIMCUDA_DRIVER(cuMemsetD2D8,
+               (CUdeviceptr to, size_t pitch_bytes, unsigned char value, size_t width,
+                size_t height),
+               (to, pitch_bytes, value, width, height),
+               fill_rows(thread, to, {value, 1}, {pitch_bytes, 0, width, height}, nullptr))
+SIMCUDA_DRIVER(cuMemsetD8Async,
+               (CUdeviceptr to, unsigned char value, size_t count, CUstream stream),
+               (to, value, count, number(stream)),
+               fill_rows(thread, to, {value, 1}, {.width_bytes = count}, stream))
+SIMCUDA_DRIVER(cuMemsetD2D8Async,
+               (CUdeviceptr to, size_t pitch_bytes, unsigned char value, size_t width,
+                size_t height, CUstream stream),
+               (to, pitch_bytes, value, width, height, number(stream)),
+               fill_rows(thread, to, {value, 1}, {pitch_bytes, 0, width, height}, stream))
+SIMCUDA_DRIVER(cuMemsetD16, (CUdeviceptr to, unsigned short value, size_t count),
+               (to, value, count),
+               fill_rows(thread, to, {value, 2}, {.width_bytes = count}, nullptr))
+SIMCUDA_DRIVER(cuMemsetD2D16,
+               (CUdeviceptr to, size_t pitch_bytes, unsigned short value, size_t width,
+                size_t height),
+               (to, pitch_bytes, value, width, height),
+               fill_rows(thread, to, {value, 2}, {pitch_bytes, 0, width, height}, nullptr))
+SIMCUDA_DRIVER(cuMemsetD16Async,
+               (CUdeviceptr to, unsigned short value, size_t count, CUstream stream),
+               (to, value, count, number(stream)),
+               fill_rows(thread, to, {value, 2}, {.width_bytes = count}, stream))
+SIMCUDA_DRIVER(cuMemsetD2D16Async,
+               (CUdeviceptr to, size_t pitch_bytes, unsigned short value, size_t width,
+                size_t height, CUstream stream),
+               (to, pitch_bytes, value, width, height, number(stream)),
+               fill_rows(thread, to, {value, 2}, {pitch_bytes, 0, width, height}, stream))
+SIMCUDA_DRIVER(cuMemsetD32, (CUdeviceptr to, unsigned int value, size_t count), (to, value, count),
+               fill_rows(thread, to, {value, 4}, {.width_bytes = count}, nullptr))
+SIMCUDA_DRIVER(cuMemsetD2D32,
+               (CUdeviceptr to, size_t pitch_bytes, unsigned int value, size_t width,
+                size_t height),
+               (to, pitch_bytes, value, width, height),
+               fill_rows(thread, to, {value, 4}, {pitch_bytes, 0, width, height}, nullptr))
+SIMCUDA_DRIVER(cuMemsetD32Async,
+               (CUdeviceptr to, unsigned int value, size_t count, CUstream stream),
+               (to, value, count, number(stream)),
+               fill_rows(thread, to, {value, 4}, {.width_bytes = count}, stream))
+SIMCUDA_DRIVER(cuMemsetD2D32Async,
+               (CUdeviceptr to, size_t pitch_bytes, unsigned int value, size_t width, size_t height,
+                CUstream stream),
+               (to, pitch_bytes, value, width, height, number(stream)),
+               fill_rows(thread, to, {value, 4}, {pitch_bytes, 0, width, height}, stream))
+// A value of one element that a stream writes.
+SIMCUDA_DRIVER(cuStreamWriteValue32,
+               (CUstream stream, CUdeviceptr to, cuuint32_t value, unsigned int flags),
+               (number(stream), to, value, flags),
+               fill_rows(thread, to, {value, 4}, {.width_bytes = 1}, stream))
+
+}  // namespace simcuda

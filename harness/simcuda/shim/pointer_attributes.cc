@@ -1,0 +1,124 @@
+// What the driver says about pointers: kind, device, range. In: addresses of device memory, pinned
+// host memory or neither. Out: attributes; CUDA_ERROR_INVALID_VALUE for an address that CUDA does
+// not know, as on a GPU.
+#include <cstring>
+
+#include "harness/simcuda/shim/contexts.h"
+#include "harness/simcuda/shim/host_memory.h"
+#include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/simulated_device.h"
+#include "harness/simcuda/shim/twins.h"
+
+namespace simcuda {
+namespace {
+
+struct PointerPlace {
+  SimulatedDevice* device = nullptr;
+  Range range;  // empty: unknown
+  MemoryKind kind = MemoryKind::None;
+};
+
+PointerPlace find_pointer_place(CUdeviceptr address) {
+  SimulatedDevice* const device = device_of_address(address);
+  if (device == nullptr) return {.range = host_allocation(reinterpret_cast<void*>(address))};
+  const std::lock_guard lock(device->mutex);
+  const MemoryBlock block = device->core.find(address);
+  return {.device = device, .range = block.range, .kind = block.kind};
+}
+
+template <class T>
+CUresult give(void* data, T value) {
+  std::memcpy(data, &value, sizeof value);
+  return CUDA_SUCCESS;
+}
+
+CUresult give_attribute(const ThreadState& thread, void* data, CUpointer_attribute attribute,
+                        CUdeviceptr address) {
+  if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const PointerPlace place = find_pointer_place(address);
+  if (attribute == CU_POINTER_ATTRIBUTE_MAPPED) return give(data, !place.range.empty());
+  if (place.range.empty()) return CUDA_ERROR_INVALID_VALUE;
+  const bool is_host = place.device == nullptr;
+  const int index = is_host ? thread.device : place.device->index;
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      return give(data, &primary_context(index));
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return give(data, is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      return give(data, address);
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      return is_host ? give(data, address) : CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+      return give(data, false);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      return give(data, static_cast<unsigned long long>(place.range.lo));
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return give(data, index);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return give(data, static_cast<CUdeviceptr>(place.range.lo));
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return give(data, static_cast<std::size_t>(place.range.size_bytes()));
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      return give(data, place.kind == MemoryKind::Pool ? place.device->default_pool : nullptr);
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
+// Unlike one attribute alone, many are no error for an unknown address: what is unknown reads as 0.
+CUresult give_attributes(const ThreadState& thread, unsigned count, CUpointer_attribute* attributes,
+                         void** data, CUdeviceptr address) {
+  if (attributes == nullptr || data == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < count; ++i) {
+    if (give_attribute(thread, data[i], attributes[i], address) == CUDA_SUCCESS) continue;
+    switch (attributes[i]) {
+      case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        give(data[i], false);
+        break;
+      case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        give(data[i], 0);
+        break;
+      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        give(data[i], -2);  // CU_DEVICE_INVALID
+        break;
+      default:
+        give(data[i], CUdeviceptr{0});
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+SIMCUDA_EXPORT CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
+                                              CUdeviceptr address) {
+  return driver_call<"cuPointerGetAttribute">(
+      {as_number(attribute), address}, [&](ThreadState& thread) {
+        thread.charge(CostId::PointerGetAttributes);
+        return give_attribute(thread, data, attribute, address);
+      });
+}
+
+SIMCUDA_EXPORT CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes,
+                                               void** data, CUdeviceptr address) {
+  return driver_call<"cuPointerGetAttributes">({count, address}, [&](ThreadState& thread) {
+    thread.charge(CostId::PointerGetAttributes);
+    return give_attributes(thread, count, attributes, data, address);
+  });
+}
+
+// Work on the memory is synchronous with the host here anyway.
+SIMCUDA_EXPORT CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
+                                              CUdeviceptr address) {
+  return driver_call<"cuPointerSetAttribute">({as_number(attribute), address}, [&](ThreadState&) {
+    const bool known = attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+    return value == nullptr || !known || find_pointer_place(address).range.empty()
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_SUCCESS;
+  });
+}
+
+}  // namespace simcuda
