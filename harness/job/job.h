@@ -37,14 +37,17 @@ struct Job {
   bool opens_device = true;
 };
 
+// Variables and their values.
+using JobEnvironment = std::vector<std::pair<std::string, std::string>>;
+
 // Where a job's process runs.
 struct JobPlace {
-  std::string program_path;                                           // what is started
-  std::string device = {};                                            // whose runtime it gets
-  std::vector<std::pair<std::string, std::string>> environment = {};  // besides this process's own
-  double timeout_s = 0;                                               // 0 = none
-  bool takes_turns = false;                                           // pass_turns.h
-  int handed_fd = -1;                                                 // handed_file.h
+  std::string program_path;         // what is started
+  std::string device = {};          // whose runtime it gets
+  JobEnvironment environment = {};  // besides this process's own
+  double timeout_s = 0;             // 0 = none
+  bool takes_turns = false;         // pass_turns.h
+  int handed_fd = -1;               // handed_file.h
 };
 
 // A job without its types, as the child finds it by its name.

@@ -104,10 +104,12 @@ constexpr Job<CellSpec, std::string> kCell{
 
 }  // namespace
 
-ChildCommand cell_command(const CellSpec& spec, const std::string& program_path) {
+ChildCommand cell_command(const CellSpec& spec, const std::string& program_path,
+                          const JobEnvironment& environment) {
   return command_of(kCell, spec,
                     {.program_path = program_path,
                      .device = spec.key.device,
+                     .environment = environment,
                      .timeout_s = static_cast<double>(spec.timeout_s),
                      .takes_turns = spec.takes_turns || spec.in_rounds});
 }

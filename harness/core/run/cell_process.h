@@ -26,7 +26,8 @@ struct Packed<CellSpec> {
 }  // namespace job
 
 // How to start the cell: this program again, with the CUDA runtime that the device needs in front.
-[[nodiscard]] ChildCommand cell_command(const CellSpec& spec, const std::string& program_path);
+[[nodiscard]] ChildCommand cell_command(const CellSpec& spec, const std::string& program_path,
+                                        const JobEnvironment& environment = {});
 
 // What the child's end means: its own result where it gave one, else why there is none.
 [[nodiscard]] CellResult cell_result(const CellSpec& spec, const ChildOutcome& outcome);

@@ -103,21 +103,21 @@ bool run_interleaved(const InterleavedPlan& plan, const InterleaveOptions& optio
   for (std::uint32_t round = 0; round < looks.back() && !going.empty(); ++round) {
     std::erase_if(going, [&](std::size_t i) { return round >= plan.cells[i].round_count_max; });
     const std::vector<Turn> turns = turns_of_round(plan, round, going);
-    const bool completed =
-        run_groups(groups_of_round(plan, options, turns, round), options.job_count,
-                   options.interrupt, [&](std::size_t group, const GroupResult& result) {
-                     const std::size_t index = group * kSideCount + result.step_index;
-                     const bool measured = is_measured(result.cell);
-                     if (!measured) going.erase(turns[index].cell_index);
-                     if (round == 0 && options.placements != nullptr) {
-                       options.placements->note_ended(turns[index].cell_index, measured);
-                     }
-                     on_result({.round = round,
-                                .side = turns[index].side,
-                                .place = place + index,
-                                .in_turns = result.in_turns,
-                                .cell = result.cell});
-                   });
+    const bool completed = run_groups(
+        groups_of_round(plan, options, turns, round), options.job_count,
+        /*gpu_count=*/0, options.interrupt, [&](std::size_t group, const GroupResult& result) {
+          const std::size_t index = group * kSideCount + result.step_index;
+          const bool measured = is_measured(result.cell);
+          if (!measured) going.erase(turns[index].cell_index);
+          if (round == 0 && options.placements != nullptr) {
+            options.placements->note_ended(turns[index].cell_index, measured);
+          }
+          on_result({.round = round,
+                     .side = turns[index].side,
+                     .place = place + index,
+                     .in_turns = result.in_turns,
+                     .cell = result.cell});
+        });
     if (!completed) return false;
     place += turns.size();
     const bool at_look =

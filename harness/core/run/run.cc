@@ -6,7 +6,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
 
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/run/open_driver.h"
@@ -17,8 +21,21 @@ namespace {
 
 struct RunningGroup {
   std::size_t index = 0;
+  std::uint32_t gpu = 0;
   std::unique_ptr<RunGroup> group;
 };
+
+// The GPU that fewest groups use, the first of them.
+std::uint32_t freest_gpu(const std::vector<RunningGroup>& running, std::uint32_t gpu_count) {
+  const auto uses = [&](std::uint32_t gpu) {
+    return std::ranges::count(running, gpu, &RunningGroup::gpu);
+  };
+  std::uint32_t freest = 0;
+  for (std::uint32_t gpu = 1; gpu < gpu_count; ++gpu) {
+    if (uses(gpu) < uses(freest)) freest = gpu;
+  }
+  return freest;
+}
 
 // Returns when a child or an interrupt has something to say, or when the next deadline is due.
 void wait_for_news(const std::vector<RunningGroup>& running, const InterruptGuard* interrupt) {
@@ -33,16 +50,29 @@ void wait_for_news(const std::vector<RunningGroup>& running, const InterruptGuar
 
 }  // namespace
 
+std::string visible_gpu(const char* visible, std::uint32_t index) {
+  if (visible == nullptr) return std::to_string(index);
+  std::istringstream entries(visible);
+  std::string entry;
+  for (std::uint32_t i = 0; std::getline(entries, entry, ','); ++i) {
+    if (i == index) return entry;
+  }
+  return "";
+}
+
 bool run_groups(const std::vector<RunGroupSpec>& groups, std::uint32_t job_count,
-                const InterruptGuard* interrupt,
+                std::uint32_t gpu_count, const InterruptGuard* interrupt,
                 const std::function<void(std::size_t, const GroupResult&)>& on_result) {
   std::vector<RunningGroup> running;
   std::size_t next_index = 0;
   while (next_index < groups.size() || !running.empty()) {
     if (interrupt != nullptr && interrupt->requested()) return false;
     while (next_index < groups.size() && running.size() < job_count) {
+      const std::uint32_t gpu = freest_gpu(running, gpu_count);
+      RunGroupSpec group = groups[next_index];
+      if (gpu_count > 0) group.visible_gpu = visible_gpu(std::getenv("CUDA_VISIBLE_DEVICES"), gpu);
       running.push_back(
-          {.index = next_index, .group = std::make_unique<RunGroup>(groups[next_index])});
+          {.index = next_index, .gpu = gpu, .group = std::make_unique<RunGroup>(std::move(group))});
       ++next_index;
     }
     bool moved = false;
@@ -71,9 +101,12 @@ bool run_cells(const std::vector<CellSpec>& specs, const RunCellsOptions& option
     devices.push_back(spec.key.device);
     groups.push_back({.steps = {{.spec = spec, .program_path = options.program_path}}});
   }
+  for (std::uint32_t i = 1; i < options.gpu_count; ++i) {
+    devices.push_back("cuda:" + std::to_string(i));
+  }
   const OpenDriver driver(devices, options.program_path);
   return run_groups(
-      groups, options.job_count, options.interrupt,
+      groups, options.job_count, options.gpu_count, options.interrupt,
       [&](std::size_t /*group*/, const GroupResult& result) { on_result(result.cell); });
 }
 

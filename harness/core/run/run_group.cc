@@ -104,8 +104,10 @@ void RunGroup::run(const Action& action) {
 void RunGroup::start(std::size_t index) {
   Member& member = members_[index];
   try {
-    member.child =
-        std::make_unique<ChildProcess>(cell_command(member.step.spec, member.step.program_path));
+    JobEnvironment environment;
+    if (spec_.visible_gpu) environment = {{"CUDA_VISIBLE_DEVICES", *spec_.visible_gpu}};
+    member.child = std::make_unique<ChildProcess>(
+        cell_command(member.step.spec, member.step.program_path, environment));
   } catch (const Error& error) {
     CellResult result;
     result.key = member.step.spec.key;

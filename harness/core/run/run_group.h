@@ -37,6 +37,7 @@ struct RunGroupSpec {
   // Every two passes run on the processor that is least disturbed when they begin; where no other
   // group runs beside this one.
   bool quiet_cpu = false;
+  std::optional<std::string> visible_gpu = {};  // CUDA_VISIBLE_DEVICES of the processes, where set
 };
 
 // After this time both processes have been seen in many states of the machine; long passes need not

@@ -59,7 +59,8 @@ std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
       spec.timeout_s = manifest.timeout_s;
       // Cells that run side by side would all choose the same one.
       spec.quiet_cpu = settings.job_count == 1;
-      spec.shares_device = shares_device(key, settings.job_count);
+      spec.shares_device =
+          settings.job_count > settings.gpu_count && shares_device(key, settings.job_count);
       spec.in_rounds = manifest.in_rounds;
       spec.host_target = settings.host_target;
       if (!placements_folder.empty())

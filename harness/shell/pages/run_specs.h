@@ -22,6 +22,7 @@ namespace allocmark {
 // What holds for every cell of this run and is not in the manifest.
 struct SpecSettings {
   std::uint32_t job_count = 1;
+  std::uint32_t gpu_count = 0;  // that the cells are dealt out to; 0: all use their device
   HostTarget host_target = {};
 };
 

@@ -94,6 +94,7 @@ void refuse_options(const RunCommand& command) {
   };
   if (command.resume) refuse("--resume");
   if (!command.shard.empty()) refuse("--shard");
+  if (command.gpu_count > 0) refuse("--gpus");
   if (!command.placements_folder.empty()) refuse("--record-placements");
   if (command.timeline) refuse("--timeline");
   if (!command.until_width.empty()) refuse("--until-width");

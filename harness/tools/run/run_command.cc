@@ -41,6 +41,7 @@
 #include "harness/shell/question/known_allocators.h"
 #include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"
+#include "harness/tools/run/dealt_gpus.h"
 #include "harness/tools/run/named_pictures.h"
 #include "harness/tools/run/run_options.h"
 #include "harness/tools/run/run_request.h"
@@ -233,6 +234,7 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
   work.cells = take_shard(work.manifest.cells, shard);
   check_reportable(work.cells, work.manifest);
   require_shareable(work.cells, command.job_count.value_or(1));
+  if (command.gpu_count > 0) require_gpus(command, work.device, program_path);
   return work;
 }
 
@@ -362,20 +364,20 @@ ExitCode run_command(const RunCommand& command) {
   std::vector<double> host_references_ns;
   const InterruptGuard interrupt;
   bool completed = false;
-  const RunCellsOptions options{
-      .program_path = program_path,
-      .job_count = command.job_count.value_or(default_job_count(work.device.device)),
-      .interrupt = &interrupt};
+  const RunCellsOptions options =
+      cells_options(command, work.device.device, program_path, &interrupt);
   // Nobody else writes to the folder until its reports are there as well.
   RunFolder results = RunFolder::open(command.resume, folder, work.manifest, environment);
   print_notes(results.notes());
   {
     if (!command.placements_folder.empty())
       std::filesystem::create_directories(command.placements_folder);
-    std::vector<CellSpec> specs = remaining_specs(
-        work.cells, complete_cells(results, work.manifest, folder), work.manifest,
-        command.placements_folder,
-        {.job_count = options.job_count, .host_target = host_target_of(environment)});
+    std::vector<CellSpec> specs =
+        remaining_specs(work.cells, complete_cells(results, work.manifest, folder), work.manifest,
+                        command.placements_folder,
+                        {.job_count = options.job_count,
+                         .gpu_count = options.gpu_count,
+                         .host_target = host_target_of(environment)});
     if (work.manifest.timelines) add_timelines(folder, &specs);
     Progress progress(stderr, isatty(STDERR_FILENO) == 1, work.cells.size(),
                       work.cells.size() - specs.size());

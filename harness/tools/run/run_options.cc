@@ -130,6 +130,12 @@ void add_run_manner(CLI::App* app, RunCommand* command) {
       ->check(CLI::Range(1u, 4096u))
       ->group(group)
       ->type_name("J");
+  app->add_option("--gpus", command->gpu_count,
+                  "Deal the cells out to the first N GPUs, which are of one model; each runs one "
+                  "cell at a time. Without --jobs, --ab and --for")
+      ->check(CLI::Range(1u, 64u))
+      ->group(group)
+      ->type_name("N");
   app->add_option("--calibration", command->calibration,
                   "File of 'compare --calibrate' on this machine, for the intervals in which a "
                   "second measurement is expected [the H200's]")

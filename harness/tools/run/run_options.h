@@ -23,7 +23,8 @@ struct RunCommand {
   std::optional<std::uint32_t> pass_count;
   std::string pass_order;  // "rounds" or "cells"; empty = the device's
   std::optional<std::uint32_t> job_count;
-  std::string shard;  // empty = all
+  std::uint32_t gpu_count = 0;  // that cells are dealt out to; 0 = all run on the device
+  std::string shard;            // empty = all
   std::uint64_t timeout_s = 600;
   std::string out;  // empty = a new folder under allocmark-results
   std::string format = "table";

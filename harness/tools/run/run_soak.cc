@@ -129,6 +129,7 @@ void check_soak_usage(const RunCommand& command) {
   if (command.timeline) refuse("--timeline");
   if (!command.until_width.empty()) refuse("--until-width");
   if (command.job_count.value_or(1) != 1) refuse("--jobs");
+  if (command.gpu_count > 0) refuse("--gpus");
   if (command.format == "table" || command.format == "json") return;
   throw UsageError({.what = "a soak is not printed in this form",
                     .where = "--format",

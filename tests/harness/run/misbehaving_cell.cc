@@ -86,6 +86,15 @@ void pass_in_rounds(const allocmark::CellSpec& spec, bool crashes, allocmark::Ce
   }
 }
 
+// Says which GPU it sees, and for how long in placements_path.
+void see_gpu(const allocmark::CellSpec& spec, allocmark::CellResult& result) {
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  result.trace_name = visible == nullptr ? "all" : visible;
+  std::ofstream(spec.placements_path, std::ios::app) << "begin " << result.trace_name << std::endl;
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  std::ofstream(spec.placements_path, std::ios::app) << "end " << result.trace_name << std::endl;
+}
+
 void write_pid(const std::string& path) { std::ofstream(path) << getpid() << std::endl; }
 
 // Says who it is where a test asks for it, and stays.
@@ -172,6 +181,8 @@ int main(int argc, char** argv) {
   } else if (kind == "environment") {
     const char* path = std::getenv("SIMCUDA_PROFILE");
     result.trace_name = path == nullptr ? "none" : path;
+  } else if (kind == "visible") {
+    see_gpu(spec, result);
   }
   send(allocmark::to_json_line(result) + "\n");
   return 0;

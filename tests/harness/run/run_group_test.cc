@@ -52,7 +52,7 @@ Outcome run_pair(const Pair& pair) {
     group.steps.push_back({.spec = spec, .program_path = MISBEHAVING_CELL});
   }
   Outcome outcome;
-  REQUIRE(run_groups({group}, 1, nullptr, [&](std::size_t, const GroupResult& result) {
+  REQUIRE(run_groups({group}, 1, 0, nullptr, [&](std::size_t, const GroupResult& result) {
     outcome.results[result.cell.key.allocator] = result;
   }));
   std::istringstream lines(read_file(log_path));

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <fstream>
 #include <map>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -170,6 +171,35 @@ TEST_CASE("many cells, several at a time, each give one result") {
                     CHECK(result.status == (crashes ? CellStatus::Crashed : CellStatus::Ok));
                   }));
   CHECK(seen.size() == 60);
+}
+
+TEST_CASE("cells that are dealt out see a GPU each, and nobody else on it") {
+  CHECK(visible_gpu(nullptr, 3) == "3");
+  CHECK(visible_gpu("5,GPU-7f", 1) == "GPU-7f");
+  CHECK(visible_gpu("5", 1).empty());
+  const TemporaryFolder folder;
+  std::vector<CellSpec> specs(12, make_spec("visible"));
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    specs[i].key.seed = i;
+    specs[i].placements_path = folder.path("log");
+  }
+  for (const std::uint32_t gpu_count : {3u, 0u}) {
+    std::map<std::string, int> seen;
+    CHECK(run_cells(specs,
+                    {.program_path = MISBEHAVING_CELL, .job_count = 3, .gpu_count = gpu_count},
+                    [&](const CellResult& result) { ++seen[result.trace_name]; }));
+    if (gpu_count == 0) {
+      CHECK(seen == std::map<std::string, int>({{"all", 12}}));
+      continue;
+    }
+    CHECK(seen.size() == 3);
+    std::map<std::string, int> on_gpu;
+    std::istringstream lines(folder.read("log"));
+    for (std::string word, gpu; lines >> word >> gpu;) {
+      on_gpu[gpu] += word == "begin" ? 1 : -1;
+      CHECK(on_gpu[gpu] <= 1);
+    }
+  }
 }
 
 TEST_CASE("an error while keeping results ends the running cells and goes on to the caller") {

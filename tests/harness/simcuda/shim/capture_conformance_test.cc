@@ -1,4 +1,4 @@
-// Stream capture: what it forbids, how streams join it, and how it ends. All of it holds on an H100
+// Stream capture: what it forbids, how streams join it, and how it ends. All of it holds on an H200
 // (driver 580.159.04, 2026-11-26).
 #include <cuda_runtime_api.h>
 

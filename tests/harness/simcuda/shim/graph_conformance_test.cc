@@ -1,4 +1,4 @@
-// Graphs and the memory that they allocate. All of it holds on an H100 (driver 580.159.04,
+// Graphs and the memory that they allocate. All of it holds on an H200 (driver 580.159.04,
 // 2026-11-26).
 #include <cuda_runtime_api.h>
 
