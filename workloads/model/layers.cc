@@ -29,20 +29,26 @@ Var Transformer::norm_of_rows(Var hidden, std::size_t weight, std::uint64_t rows
   return out;
 }
 
-Var Transformer::adapted(const Var& input, std::size_t weight, std::size_t low, std::size_t high) {
+Var Transformer::adapted(const Var& input, const LinearWeights& weights, const Adapter& adapter) {
   const std::uint64_t rows = setup_.token_count();
-  Var result = linear(tape_, input, rows, projection(weight));
-  if (lora_.rank == 0) return result;
+  Var result = linear(tape_, input, rows, weights);
+  if (adapter.low == 0) return result;
   const std::uint64_t width = result.width;
   Var exact = cast(tape_, input, lora_.in_own_type ? width : 4);
   const bool drops = lora_.dropout && !setup_.evaluating;
-  Var delta = linear(tape_, drops ? dropout(tape_, exact) : exact, rows, {.weight = low});
-  delta = linear(tape_, std::move(delta), rows, {.weight = high});
+  Var delta = linear(tape_, drops ? dropout(tape_, exact) : exact, rows, {.weight = adapter.low});
+  delta = linear(tape_, std::move(delta), rows, {.weight = adapter.high});
   delta = multiply_scalar(tape_, std::move(delta));
   result = add(tape_, result, std::move(delta));
   result = cast(tape_, std::move(result), width);
   exact.drop();
   return result;
+}
+
+// Of a temporary: without an adapter the product drops it, an adapter's module holds it to its end.
+Var Transformer::product_of(Var input, const LinearWeights& weights, const Adapter& adapter) {
+  if (adapter.low != 0) return adapted(input, weights, adapter);
+  return linear(tape_, std::move(input), setup_.token_count(), weights);
 }
 
 Var Transformer::heads(Var projected) {
@@ -127,7 +133,7 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
 Var Transformer::gpt2_attention(const LayerWeights& own, std::size_t index, const Var& input,
                                 Var* weights) {
   const std::uint64_t rows = setup_.token_count();
-  Var joint = adapted(into_parallel(input), own.query, own.query_low, own.query_high);
+  Var joint = adapted(into_parallel(input), projection(own.query), own.query_adapter);
   std::array<Var, 3> parts = split_three(tape_, joint);
   joint.drop();
   Var key = heads(std::move(parts[1]));
@@ -145,12 +151,11 @@ Var Transformer::gpt2_attention(const LayerWeights& own, std::size_t index, cons
 
 Var Transformer::llama_attention(const LayerWeights& own, std::size_t index, const Var& input,
                                  Var* weights) {
-  const std::uint64_t rows = setup_.token_count();
   Var shared = into_parallel(input);
   Var query =
-      normed_heads(adapted(shared, own.query, own.query_low, own.query_high), own.query_norm);
-  Var key = normed_heads(linear(tape_, shared, rows, projection(own.key)), own.key_norm);
-  Var value = heads(adapted(shared, own.value, own.value_low, own.value_high));
+      normed_heads(adapted(shared, projection(own.query), own.query_adapter), own.query_norm);
+  Var key = normed_heads(adapted(shared, projection(own.key), own.key_adapter), own.key_norm);
+  Var value = heads(adapted(shared, projection(own.value), own.value_adapter));
   shared.drop();
   {
     Var turned_query = rotated(query);
@@ -159,8 +164,8 @@ Var Transformer::llama_attention(const LayerWeights& own, std::size_t index, con
     key = std::move(turned_key);
   }
   cache(index, &key, &value);
-  Var out = attend(query, key, value, weights);
-  out = out_of_layer(linear(tape_, std::move(out), rows, with_bias(own.output)));
+  Var mixed = attend(query, key, value, weights);
+  Var out = out_of_layer(product_of(std::move(mixed), with_bias(own.output), own.output_adapter));
   query.drop();
   key.drop();
   value.drop();
@@ -212,9 +217,9 @@ Var Transformer::bert_layer(const LayerWeights& own, Var hidden) {
   };
   Var weights;
   Var shared = into_parallel(hidden);
-  Var query = heads(adapted(shared, own.query, own.query_low, own.query_high));
+  Var query = heads(adapted(shared, projection(own.query), own.query_adapter));
   Var key = heads(linear(tape_, shared, rows, with_bias(own.key)));
-  Var value = heads(adapted(shared, own.value, own.value_low, own.value_high));
+  Var value = heads(adapted(shared, projection(own.value), own.value_adapter));
   shared.drop();
   Var mixed = attend(query, key, value, &weights);
   query.drop();
@@ -232,7 +237,6 @@ Var Transformer::bert_layer(const LayerWeights& own, Var hidden) {
 }
 
 Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hidden) {
-  const std::uint64_t rows = setup_.token_count();
   Var residual = hidden;
   hidden = rms_norm(hidden, own.first_norm);
   Var weights;
@@ -244,11 +248,11 @@ Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hid
     hidden = mixtral_mlp(own, index, hidden);
     if (setup_.head_ranks > 1) hidden = out_of_layer(std::move(hidden));
   } else {
-    Var gate = linear(tape_, hidden, rows, with_bias(own.gate));
+    Var gate = adapted(hidden, with_bias(own.gate), own.gate_adapter);
     gate = activation_of_input(tape_, std::move(gate));
-    Var up = linear(tape_, hidden, rows, with_bias(own.up));
+    Var up = adapted(hidden, with_bias(own.up), own.up_adapter);
     Var product = multiply(tape_, std::move(gate), std::move(up));
-    hidden = out_of_layer(linear(tape_, std::move(product), rows, with_bias(own.down)));
+    hidden = out_of_layer(product_of(std::move(product), with_bias(own.down), own.down_adapter));
   }
   hidden = add(tape_, residual, std::move(hidden));
   residual.drop();

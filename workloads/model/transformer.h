@@ -16,8 +16,12 @@
 
 namespace allocmark {
 
+// Which of a block's products have adapters.
+enum class LoraTargets : std::uint8_t { QueryAndValue, Attention, Mlp, All };
+
 struct LoraSettings {
-  std::uint64_t rank = 0;  // 0: none; adapters on q and v, in four bytes, everything else frozen
+  std::uint64_t rank = 0;  // 0: none; adapters in four bytes, everything else frozen
+  LoraTargets targets = LoraTargets::QueryAndValue;
   WeightBits bits = WeightBits::Whole;  // of the blocks' matrices
   bool dropout = false;                 // of the adapters' inputs
   bool in_own_type = false;  // adapters have the model's type, as sharded parameters need
@@ -108,6 +112,10 @@ class Transformer {
   void set_kept_outputs(std::vector<Tensor>* kept) { kept_outputs_ = kept; }
 
  private:
+  // Both matrices of an adapter; of a product without one both are 0.
+  struct Adapter {
+    std::size_t low = 0, high = 0;
+  };
   struct LayerWeights {
     std::size_t query = 0, key = 0, value = 0, output = 0, gate = 0, up = 0, down = 0;
     std::size_t first_norm = 0, second_norm = 0;
@@ -115,7 +123,8 @@ class Transformer {
     std::size_t modulation = 0;     // DiT: six rows of each image from its time and class
     std::size_t position_bias = 0;  // T5: the table of the first block
     std::size_t router = 0;         // Mixtral; `gate` is then gate and up of all experts
-    std::size_t query_low = 0, query_high = 0, value_low = 0, value_high = 0;  // adapters
+    Adapter query_adapter, key_adapter, value_adapter, output_adapter;
+    Adapter gate_adapter, up_adapter, down_adapter;
   };
   struct Sizes {
     std::uint64_t rows = 0, queries = 0, grouped = 0, keys = 0, scores = 0;
@@ -173,8 +182,8 @@ class Transformer {
   [[nodiscard]] Var rms_norm(Var hidden, std::size_t weight);
   [[nodiscard]] Var head_norm(Var projected, std::size_t weight);
   [[nodiscard]] Var norm_of_rows(Var hidden, std::size_t weight, std::uint64_t rows);
-  [[nodiscard]] Var adapted(const Var& input, std::size_t weight, std::size_t low,
-                            std::size_t high);
+  [[nodiscard]] Var adapted(const Var& input, const LinearWeights& weights, const Adapter& adapter);
+  [[nodiscard]] Var product_of(Var input, const LinearWeights& weights, const Adapter& adapter);
   [[nodiscard]] Var heads(Var projected);
   [[nodiscard]] Var normed_heads(Var projected, std::size_t norm);
   [[nodiscard]] Var rotated(const Var& input);

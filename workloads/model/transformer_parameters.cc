@@ -185,13 +185,27 @@ void Transformer::make_adapters() {
   };
   const std::size_t first = tape_.parameters().size();
   const bool is_joint = model.family == ModelFamily::Gpt2;
+  const bool has_mlp = lora_.targets == LoraTargets::Mlp || lora_.targets == LoraTargets::All;
+  const bool has_attention = lora_.targets != LoraTargets::Mlp;
+  const bool is_whole = has_attention && lora_.targets != LoraTargets::QueryAndValue;
   for (LayerWeights& own : layers_) {
     const std::size_t begin = tape_.parameters().size();
-    own.query_low = make(model.hidden * lora_.rank);
-    own.query_high = make(lora_.rank * (is_joint ? 3 * model.hidden : model.attention_width()));
-    if (!is_joint) {
-      own.value_low = make(model.hidden * lora_.rank);
-      own.value_high = make(lora_.rank * model.kv_width());
+    const auto adapt = [&](Adapter* adapter, std::uint64_t in, std::uint64_t out) {
+      adapter->low = make(in * lora_.rank);
+      adapter->high = make(lora_.rank * out);
+    };
+    // Modules in the order of the model.
+    const std::uint64_t queries = model.attention_width();
+    if (has_attention) {
+      adapt(&own.query_adapter, model.hidden, is_joint ? 3 * model.hidden : queries);
+      if (is_whole) adapt(&own.key_adapter, model.hidden, model.kv_width());
+      if (!is_joint) adapt(&own.value_adapter, model.hidden, model.kv_width());
+      if (is_whole) adapt(&own.output_adapter, queries, model.hidden);
+    }
+    if (has_mlp) {
+      adapt(&own.gate_adapter, model.hidden, model.ffn);
+      adapt(&own.up_adapter, model.hidden, model.ffn);
+      adapt(&own.down_adapter, model.ffn, model.hidden);
     }
     adapters_.push_back({.first = begin, .count = tape_.parameters().size() - begin});
   }

@@ -38,6 +38,9 @@ ModelShape read_model_shape(Parameters& parameters) {
     const std::uint64_t preset =
         model.kv_head_count == heads_preset ? model.head_count : model.kv_head_count;
     model.kv_head_count = number("kv_heads", preset, 1024);
+    model.head_size = parameters.number(
+        "head_size", {.preset = model.head_size, .lowest = 0, .highest = 1 << 12});
+    model.tied_head = read_switch(parameters, "tied", model.tied_head);
   } else {
     model.kv_head_count = model.head_count;
   }

@@ -282,6 +282,10 @@ void read_lora(Parameters& parameters, TrainConfig* config) {
   config->lora.input_gradient = config->checkpointed;
   config->lora.dropout = read_switch(parameters, "lora_dropout", false);
   if (!model.is_llama_like()) return;
+  if (model.family == ModelFamily::Llama) {
+    config->lora.targets = static_cast<LoraTargets>(
+        parameters.choice("lora_targets", {"qv", "attention", "mlp", "all"}));
+  }
   config->lora.bits = static_cast<WeightBits>(parameters.choice("quantize", {"none", "nf4"}));
   if (config->lora.bits != WeightBits::Whole && config->setup.wide_bytes != 2) {
     parameters.refuse_text("quantize", "none, or precision=bf16 or bf16_weights_autocast", "nf4");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tests/catch.h"
 #include "tests/support/trace_files.h"
@@ -163,4 +164,66 @@ TEST_CASE("ways to save memory that contradict others are refused") {
   CHECK(mentions(refusal_of("infer:gpt2-124m,tp=2"), "1 but for Llama, Qwen and Mixtral"));
   CHECK(mentions(refusal_of("infer:qwen2.5-0.5b,tp=4"), "a divisor of heads = 14"));
   CHECK(mentions(refusal_of("serve:llama-3-8b,tp=2,draft=llama-3-8b"), "none where tp"));
+}
+
+TEST_CASE("adapters are on the products that lora_targets names") {
+  // What PEFT's own comparison counts of Llama-3.2-3B (huggingface/peft, method_comparison).
+  const auto trained = [](const std::string& keys) {
+    return kind_peak("train:llama-3.2-3b,batch=1,seq=16,steps=1,precision=bf16," + keys,
+                     TensorKind::OptimizerState) /
+           8;
+  };
+  CHECK(trained("lora=32") == 9'175'040);
+  CHECK(trained("lora=32,lora_targets=qv") == 9'175'040);
+  CHECK(trained("lora=10,lora_targets=mlp") == 9'461'760);
+  // q: 3072 and 3072; k, v: 3072 and 1024; o: 3072 and 3072.
+  CHECK(trained("lora=10,lora_targets=attention") == 28ull * 10 * (4 * 3072 + 2 * 4096));
+  CHECK(trained("lora=10,lora_targets=all") ==
+        trained("lora=10,lora_targets=attention") + trained("lora=10,lora_targets=mlp"));
+  CHECK(mentions(refusal_of("train:mixtral-8x7b,lora=8,lora_targets=all"), "lora_targets"));
+}
+
+TEST_CASE("each adapter keeps its input in four bytes, and its low result, until its backward") {
+  const std::string model =
+      "train:llama-3-8b,layers=1,batch=1,seq=512,steps=1,precision=bf16,kv_cache=none,lora=16,"
+      "vocabulary=999,lora_targets=";
+  const auto count_of = [&](const std::string& targets, std::uint64_t size_bytes) {
+    const std::vector<std::uint64_t> sizes = sizes_of(model + targets);
+    return std::count(sizes.begin(), sizes.end(), size_bytes);
+  };
+  // The input of `down`, 512 x 14336 in four bytes, is cast once, and its gradient comes so.
+  CHECK(count_of("attention", 512ull * 14'336 * 4) == 0);
+  CHECK(count_of("mlp", 512ull * 14'336 * 4) > 0);
+  // Low results, 512 x 16: three adapters have six products' results and their gradients.
+  CHECK(count_of("mlp", 512ull * 16 * 4) == 3 * count_of("qv", 512ull * 16 * 4) / 2);
+  CHECK(count_of("all", 512ull * 16 * 4) == 7 * count_of("qv", 512ull * 16 * 4) / 2);
+}
+
+TEST_CASE("a Llama whose head is tied has one table, and one gradient of it") {
+  const std::string model = "train:llama-3-8b,layers=1,batch=1,seq=64,steps=1,precision=bf16,tied=";
+  const std::uint64_t table = 128'256ull * 4096 * 2;
+  CHECK(kind_peak(model + "0", TensorKind::Parameter) -
+            kind_peak(model + "1", TensorKind::Parameter) ==
+        table);
+  CHECK(kind_peak(model + "0", TensorKind::OptimizerState) -
+            kind_peak(model + "1", TensorKind::OptimizerState) ==
+        2 * table);
+  // The published count of parameters.
+  CHECK(
+      kind_peak("train:llama-3.2-3b,batch=1,seq=16,steps=1,precision=bf16", TensorKind::Parameter) /
+          2 ==
+      3'212'749'824);
+  CHECK(
+      kind_peak("train:llama-3.2-1b,batch=1,seq=16,steps=1,precision=bf16", TensorKind::Parameter) /
+          2 ==
+      1'235'814'400);
+}
+
+TEST_CASE("head_size is that of every head, whatever the model's width") {
+  const std::string model =
+      "train:llama-3-8b,layers=1,batch=1,seq=16,steps=1,precision=bf16,heads=32";
+  // q and o have half as many elements with heads of 64 instead of 128, k and v too.
+  CHECK(kind_peak(model + ",head_size=128", TensorKind::Parameter) -
+            kind_peak(model + ",head_size=64", TensorKind::Parameter) ==
+        (2ull * 4096 * 4096 + 2ull * 4096 * 1024) / 2 * 2);
 }
