@@ -1,0 +1,226 @@
+// See estimate.h.
+#include "harness/tools/estimate/estimate.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "allocators/backend/backend.h"
+#include "allocators/cuda/cuda_check.h"
+#include "allocators/registry.h"
+#include "base/error.h"
+#include "harness/core/replay/assumed_work.h"
+#include "harness/core/replay/ballast.h"
+#include "harness/core/replay/capacity.h"
+#include "harness/core/replay/device_work.h"
+#include "harness/core/replay/kernel_source.h"
+#include "harness/core/replay/prepared_trace.h"
+#include "harness/core/replay/process_backends.h"
+#include "harness/core/replay/replay.h"
+#include "harness/core/replay/simcu_api.h"
+#include "harness/job/job.h"
+#include "workloads/import/recording.h"
+
+namespace allocmark {
+namespace {
+
+// A recording, which may have notes, or any other workload.
+Recording open_estimated(const EstimateSpec& spec) {
+  constexpr std::string_view kFile = "file:";
+  std::error_code ignored;
+  if (spec.workload.starts_with(kFile)) {
+    const std::string path = spec.workload.substr(kFile.size());
+    if (std::filesystem::is_regular_file(path, ignored)) return open_recording(path);
+  }
+  return {.events = open_workload_with_kernels(spec.workload, spec.seed), .notes = {}};
+}
+
+// Reads the events once, for what is live; the labels of all marks.
+std::vector<std::string> read_account(const EstimateSpec& spec, EventSource* events,
+                                      JobEstimate* estimate) {
+  MemoryAccount account(spec.logits);
+  PhaseNames names(spec.marks_forward);
+  std::size_t phase = 0;
+  while (true) {
+    const std::span<const Event> batch = events->next();
+    if (batch.empty()) break;
+    for (const Event& event : batch) {
+      account.add(event);
+      if (event.kind == EventKind::Alloc) ++estimate->request_count;
+      if (event.kind != EventKind::Mark) continue;
+      phase = names.after(events->labels()[event.id], phase);
+      account.enter(phase);
+    }
+  }
+  std::vector<std::string> labels = events->labels();
+  events->rewind();
+  estimate->live_bytes = account.peak_bytes();
+  estimate->peak_phase = account.peak_phase();
+  estimate->phases = account.phases(names.names());
+  return labels;
+}
+
+class Estimator {
+ public:
+  Estimator(const EstimateSpec& spec, Recording job)
+      : spec_(spec), entry_(find_backend(spec.allocator)), simcu_(SimcuApi::find()) {
+    if (!simcu_.present) {
+      throw EnvironmentError({.what = "an estimate replays on a simulated device only",
+                              .where = "estimate",
+                              .wanted = "simcuda in front of the process",
+                              .got = "the machine's libcudart",
+                              .next = "start it with 'allocmark estimate'"});
+    }
+    estimate_.notes = std::move(job.notes);
+    labels_ = read_account(spec, job.events.get(), &estimate_);
+    trace_.emplace(std::move(job.events));
+    estimate_.pytorch = trace_->header().pytorch;
+  }
+
+  JobEstimate run();
+
+ private:
+  struct Pass {
+    std::uint64_t oom_count = 0;
+    std::uint64_t reserved_bytes = 0;
+    std::vector<std::uint64_t> by_phase;
+  };
+
+  void estimate_setting(SettingEstimate* setting);
+  [[nodiscard]] Pass run_pass(const std::string& conf);
+  // What the device was used at most since the last call, beyond `before_bytes`.
+  [[nodiscard]] std::uint64_t take_extreme(std::uint64_t before_bytes) const;
+
+  const EstimateSpec& spec_;
+  const BackendEntry& entry_;
+  SimcuApi simcu_;
+  std::vector<std::string> labels_;
+  std::optional<PreparedTrace> trace_;
+  std::optional<StreamSet> streams_;
+  std::unique_ptr<DeviceWork> work_;
+  JobEstimate estimate_;
+};
+
+JobEstimate Estimator::run() {
+  ALLOCMARK_CUDA_CHECK(cudaFree(nullptr));
+  streams_.emplace(trace_->facts().stream_count, true);
+  work_ = make_device_work(simcu_);
+  for (const std::string& conf : spec_.confs) {
+    estimate_.settings.push_back({.conf = conf});
+    estimate_setting(&estimate_.settings.back());
+  }
+  return std::move(estimate_);
+}
+
+void Estimator::estimate_setting(SettingEstimate* setting) {
+  if (!trace_->jobs().empty()) {
+    setting->failure = processes_refusal(spec_.allocator, setting->conf);
+    if (!setting->failure.empty()) return;
+  }
+  try {
+    const Pass plenty = run_pass(setting->conf);
+    if (plenty.oom_count > 0) {
+      setting->failure = "more than the simulated device has";
+      return;
+    }
+    setting->reserved_bytes = plenty.reserved_bytes;
+    setting->reserved_by_phase = plenty.by_phase;
+    const std::uint64_t usable_bytes = usable_device_bytes(simcu_.present);
+    for (const std::uint64_t room_bytes : spec_.rooms) {
+      const std::uint64_t left_bytes = room_bytes / kDevicePageBytes * kDevicePageBytes;
+      if (left_bytes < estimate_.live_bytes || left_bytes >= plenty.reserved_bytes) continue;
+      if (left_bytes >= usable_bytes) continue;
+      const Ballast ballast(left_bytes);
+      setting->rooms.push_back(
+          {.room_bytes = room_bytes, .oom_count = run_pass(setting->conf).oom_count});
+    }
+  } catch (const EnvironmentError& error) {
+    work_->synchronize();
+    setting->failure = error.what();
+  }
+}
+
+std::uint64_t Estimator::take_extreme(std::uint64_t before_bytes) const {
+  std::uint64_t used_bytes_max = 0;
+  std::uint64_t refused_bytes_min = 0;
+  simcu_.take_memory_extremes(&used_bytes_max, &refused_bytes_min);
+  return used_bytes_max - std::min(used_bytes_max, before_bytes);
+}
+
+Estimator::Pass Estimator::run_pass(const std::string& conf) {
+  const std::uint64_t before_bytes = simcu_.used_bytes();
+  (void)take_extreme(before_bytes);
+  std::unique_ptr<Backend> backend =
+      trace_->jobs().empty()
+          ? entry_.make({.conf = conf})
+          : std::make_unique<ProcessBackends>(entry_, BackendOptions{.conf = conf}, trace_->jobs(),
+                                              streams_->all());
+  Replayer replayer(
+      {.backend = backend.get(),
+       .processes = dynamic_cast<ProcessBackends*>(backend.get()),
+       .work = work_.get(),
+       .streams = streams_->all(),
+       .on_oom = OomPolicy::Stop,
+       .assumed_kernel_ns = assumed_kernel_ns(*trace_, spec_.workload, spec_.allocator, conf)});
+  PhaseNames names(spec_.marks_forward);
+  std::size_t phase = 0;
+  Pass pass;
+  pass.by_phase.resize(estimate_.phases.size());
+  const auto end_phase = [&] {
+    const std::uint64_t used_bytes = take_extreme(before_bytes);
+    pass.by_phase[phase] = std::max(pass.by_phase[phase], used_bytes);
+    pass.reserved_bytes = std::max(pass.reserved_bytes, used_bytes);
+  };
+  trace_->for_each_step_batch([&](const TraceBatch& batch) {
+    replayer.reserve_slots(batch.slot_count);
+    std::size_t begin = 0;
+    for (std::size_t at = 0; at < batch.steps.size() && !replayer.counts().stopped; ++at) {
+      if (batch.steps[at].kind != EventKind::Mark) continue;
+      const std::size_t next = names.after(labels_[batch.steps[at].slot], phase);
+      if (next == phase) continue;
+      replayer.run(batch.steps.subspan(begin, at + 1 - begin));
+      begin = at + 1;
+      end_phase();
+      phase = next;
+    }
+    if (!replayer.counts().stopped) replayer.run(batch.steps.subspan(begin));
+    return !replayer.counts().stopped;
+  });
+  work_->synchronize();
+  end_phase();
+  pass.oom_count = replayer.counts().oom_count;
+  replayer.release_live();
+  return pass;
+}
+
+constexpr Job<EstimateSpec, JobEstimate> kEstimate{
+    .name = "estimate",
+    .what = "the estimate",
+    .run = [](const EstimateSpec& spec,
+              const Tell<JobEstimate>& tell) { tell(estimate_job(spec)); },
+    .opens_device = false};
+
+}  // namespace
+
+JobEstimate estimate_job(const EstimateSpec& spec) {
+  return Estimator(spec, open_estimated(spec)).run();
+}
+
+JobEstimate estimate_in_child(const EstimateSpec& spec, const std::string& device,
+                              const std::string& program_path) {
+  return ask_job(kEstimate, spec,
+                 {.program_path = program_path,
+                  .device = device,
+                  .environment = {{"SIMCUDA_HOST_CACHES", "warm"}, {"SIMCUDA_COSTS", "mean"}}});
+}
+
+extern const JobEntry kEstimateJob;
+constinit const JobEntry kEstimateJob = job_entry<kEstimate>();
+
+}  // namespace allocmark

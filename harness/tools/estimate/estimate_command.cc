@@ -1,0 +1,146 @@
+// 'allocmark estimate W': how much memory a job takes of a card, by kind and phase, before it runs.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "allocators/registry.h"
+#include "base/error.h"
+#include "base/own_process.h"
+#include "harness/core/device/runtime_select.h"
+#include "harness/core/replay/kernel_source.h"
+#include "harness/core/run/environment.h"
+#include "harness/shell/question/advise_input.h"
+#include "harness/shell/question/card_choice.h"
+#include "harness/shell/question/job_release.h"
+#include "harness/shell/registry.h"
+#include "harness/tools/estimate/estimate.h"
+#include "harness/tools/estimate/estimate_print.h"
+#include "harness/tools/estimate/model_config.h"
+#include "harness/tools/estimate/outside_memory.h"
+
+namespace allocmark {
+namespace {
+
+constexpr const char* kEstimateFooter =
+    "\nThe job's requests are replayed on PyTorch's allocator; nothing is guessed but what lies "
+    "outside of it: the CUDA\ncontext, kernels and libraries. 'from' and 'to' hold nine of ten "
+    "published measurements.\n"
+    "\nExamples:\n"
+    "  allocmark estimate train:llama-3-8b,batch=1,seq=2048,lora=16 -d sim:rtx-4090\n"
+    "  allocmark estimate train:config.json,batch=4,seq=1024,precision=bf16,checkpoint=full\n"
+    "  allocmark estimate my_job.csv.gz --format json\n";
+
+struct EstimateCommand {
+  JobOptions job;
+};
+
+void add_estimate(CLI::App* app, EstimateCommand* command) {
+  JobOptions* const job = &command->job;
+  app->add_option("workload", job->workload,
+                  "The job: a trace file, a workload as in 'run --workload', or one with a "
+                  "model's config.json, as train:PATH/config.json,batch=4")
+      ->required()
+      ->type_name("W");
+  app->add_option("-d,--device", job->device,
+                  "The card: sim:CARD (allocmark list cards), or sim:h200,memory=24GiB")
+      ->capture_default_str()
+      ->type_name("D");
+  app->add_option("-c,--conf", job->confs,
+                  "Config strings, 'unset' for none [unset and expandable_segments:True]")
+      ->type_name("C");
+  app->add_option("--pytorch", job->pytorch,
+                  "The release of PyTorch that the job runs on, as 2.10 [the recording's own, else "
+                  "the newest]")
+      ->type_name("V");
+  app->add_option("--seed", job->seed, "Seed of the workload; recorded traces have none")
+      ->capture_default_str()
+      ->type_name("N");
+  app->add_option("--format", job->format, "table, markdown or json (one document)")
+      ->check(CLI::IsMember({"table", "markdown", "json"}))
+      ->capture_default_str()
+      ->type_name("F");
+  app->footer(kEstimateFooter);
+}
+
+// A text of one generator alone.
+bool is_one_generator(const std::string& workload, std::string_view generator) {
+  return workload.starts_with(generator) && workload.find_first_of(" +") == std::string::npos;
+}
+
+EstimateSpec spec_of(const JobOptions& job) {
+  EstimateSpec spec{.workload = placed_workload(job, job.device, ""), .seed = job.seed};
+  if (!is_one_generator(spec.workload, "train:")) return spec;
+  spec.logits = logits_sizes_of(spec.workload);
+  spec.marks_forward = true;
+  if (spec.workload.find(",marks=") == std::string::npos) spec.workload += ",marks=phases";
+  return spec;
+}
+
+ExitCode run_estimate(const EstimateCommand& command) {
+  JobOptions job = command.job;
+  check_device(job.device);
+  if (!is_simulated(job.device)) {
+    throw UsageError({.what = "an estimate is made on a simulated device",
+                      .where = "--device " + job.device,
+                      .wanted = "sim:CARD, or sim:h200,memory=24GiB",
+                      .got = job.device,
+                      .next = "leave --device away"});
+  }
+  EstimateAnswer answer;
+  job.workload = with_model_config(job.workload, &answer.notes);
+  const DeviceAnswer device = describe_device(job.device, own_program_path());
+  if (!device.failure.empty()) {
+    throw EnvironmentError({.what = "the simulated device cannot be opened",
+                            .where = "--device " + job.device,
+                            .wanted = "a card of 'allocmark list cards'",
+                            .got = device.failure,
+                            .next = "leave --device away"});
+  }
+  answer.device = job.device;
+  answer.gpu_name = device.facts.gpu_name;
+  answer.card_bytes = device.facts.gpu_memory_bytes;
+  answer.workload = workload_of(job.workload);
+  answer.loaded.convolutions = answer.workload.starts_with("unet:");
+  answer.outside = outside_memory(job.device, answer.loaded);
+  answer.cards = cards_by_room(answer.outside.context_bytes);
+
+  EstimateSpec spec = spec_of(job);
+  const auto source = open_workload_with_kernels(spec.workload, spec.seed);
+  const JobRelease release = find_release(
+      {.given = job.pytorch, .workload = answer.workload, .recorded = source->header().pytorch});
+  spec.allocator = allocator_of(release);
+  if (job.confs.empty()) job.confs = {"unset", "expandable_segments:True"};
+  spec.confs = given_confs(job, spec.allocator);
+  std::vector<CardRoom> tried = answer.cards;
+  tried.push_back({.device = job.device,
+                   .gpu_name = answer.gpu_name,
+                   .total_bytes = answer.card_bytes,
+                   .usable_bytes = 0});
+  spec.rooms = rooms_of(tried, answer.loaded);
+
+  answer.estimate = estimate_in_child(spec, roomy_device(job.device, source->header().stream_count),
+                                      own_program_path());
+  answer.notes.insert(answer.notes.end(), answer.estimate.notes.begin(),
+                      answer.estimate.notes.end());
+  answer.release_text = fmt::format("{}, {}", release.rules->name(), release.basis);
+  const bool is_described =
+      answer.workload.find(':') != std::string::npos && !answer.workload.starts_with("file:");
+  if (is_described) answer.spread = kDescribedSpread;
+  job.format == "json" ? print_estimate_json(answer, job) : print_estimate_table(answer, job);
+  return ExitCode::Pass;
+}
+
+}  // namespace
+
+extern const CommandEntry kEstimateCommand;
+constinit const CommandEntry kEstimateCommand{
+    "estimate", "Say how much memory a job will take, by kind and phase, before it runs",
+    [](CLI::App* app) { return bind_command(app, add_estimate, run_estimate); }};
+
+}  // namespace allocmark

@@ -1,0 +1,27 @@
+// A Hugging Face config.json as keys of a generator. JSON text flows in; the head of a workload's
+// text flows out, or what of the model no generator has.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace allocmark {
+
+struct ModelConfig {
+  std::string model_type = {};
+  std::string head = {};  // "llama-3-8b,layers=28,hidden=3072,..."
+  // What the config says and the generator leaves out, and what that changes.
+  std::vector<std::string> notes = {};
+};
+
+// `where` is named in errors. Throws UsageError where the text is no model's config, where its
+// family is not generated (and says what is missing), and where a number that decides is not there.
+[[nodiscard]] ModelConfig read_model_config(std::string_view json, const std::string& where);
+
+// "train:PATH/config.json,batch=2" with the model's keys in place of the path; keys that the text
+// gives itself win. Other texts stay as they are. Appends to `notes`.
+[[nodiscard]] std::string with_model_config(const std::string& workload,
+                                            std::vector<std::string>* notes);
+
+}  // namespace allocmark

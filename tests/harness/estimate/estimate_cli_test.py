@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Goal: 'estimate' says what 'run' says, and adds up. Method: jobs whose peaks are known by arithmetic, a recording replayed by 'run' beside,
+and measurements of PyTorch itself on an H100.
+
+usage: estimate_cli_test.py ALLOCMARK
+"""
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ALLOCMARK = ""
+MIB = 1 << 20
+GIB = 1 << 30
+# ViT-Base, 32 images, three steps, written in plain PyTorch with timm's structure: PyTorch 2.11.0+cu130 on an H100, driver 580.159.04,
+# 2026-11-26. Keys; max_memory_reserved() and what nvidia-smi showed, MiB.
+VIT_ON_H100 = (
+    ("precision=fp32,optimizer=adamw", 5124, 5891),
+    ("precision=fp32,optimizer=sgd_momentum", 4784, 5551),
+    ("precision=bf16_autocast,optimizer=adamw", 3720, 4487),
+)
+
+
+def call(*words, code=0):
+    run = subprocess.run([ALLOCMARK, *words], capture_output=True, text=True)
+    assert run.returncode == code, (run.returncode, run.stderr)
+    return run.stdout if code == 0 else run.stderr
+
+
+def estimate(*words):
+    return json.loads(call("estimate", *words, "--format", "json"))
+
+
+class Estimate(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def write(self, name, text):
+        path = Path(self.folder.name) / name
+        path.write_text(text)
+        return str(path)
+
+    def test_it_reserves_what_run_reserves_in_every_phase_or_less(self):
+        found = estimate("gpt2_train_amp", "-c", "unset", "expandable_segments:True")
+        words = ["run", "--workload", "gpt2_train_amp", "--allocator", "caching", "--device", "sim:h200", "--capacity", "unlimited", "--passes", "1"]
+        out = Path(self.folder.name) / "run"
+        call(*words, "--conf", "unset", "--conf", "expandable_segments:True", "--out", str(out))
+        cells = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+        ran = {cell["conf"]: cell for cell in cells if "reserved_bytes_peak" in cell}
+        for setting in found["settings"]:
+            cell = ran[setting["conf"]]
+            self.assertEqual(setting["reserved_bytes"], cell["reserved_bytes_peak"])
+            self.assertEqual(found["live_bytes"], cell["requested_bytes_peak"])
+            self.assertEqual(max(setting["reserved_bytes_by_phase"].values()), setting["reserved_bytes"])
+
+    def test_kinds_and_phases_add_up(self):
+        found = estimate("train:gpt2-124m,batch=2,seq=256,steps=2,precision=bf16,kv_cache=none", "-c", "unset")
+        self.assertEqual([phase["name"] for phase in found["phases"]], ["load", "forward", "backward", "optimizer"])
+        for phase in found["phases"]:
+            self.assertEqual(sum(phase["by_use"].values()), phase["live_bytes"])
+        # 124,439,808 parameters in two bytes, and two states of each.
+        load, _, _, step = found["phases"]
+        self.assertEqual(load["by_use"]["weights_bytes"], 2 * 124439808)
+        self.assertEqual(load["live_bytes"], 2 * 124439808)
+        self.assertEqual(step["by_use"]["optimizer_bytes"] // MIB, 4 * 124439808 // MIB)
+        self.assertEqual(step["by_use"]["gradients_bytes"], 2 * 124439808)
+        self.assertEqual(found["live_bytes"], max(phase["live_bytes"] for phase in found["phases"]))
+
+    def test_it_says_what_nvidia_smi_showed_of_a_job_in_pytorch(self):
+        for keys, reserved_mib, shown_mib in VIT_ON_H100:
+            words = f"train:vit-base,batch=32,implementation=timm,steps=3,{keys}"
+            found = estimate(words, "-d", "sim:h100", "--pytorch", "2.11", "-c", "unset")
+            setting = found["settings"][0]
+            with self.subTest(keys):
+                self.assertAlmostEqual(setting["reserved_bytes"] / MIB, reserved_mib, delta=2)
+                self.assertAlmostEqual(setting["shown_bytes"] / MIB, shown_mib, delta=4)
+                self.assertLess(setting["shown_low_bytes"], shown_mib * MIB)
+                self.assertGreater(setting["shown_high_bytes"], shown_mib * MIB)
+
+    def test_a_card_between_live_and_reserved_is_settled_by_a_replay(self):
+        # 4 GiB live at most. A cache of three sizes holds 1 + 2 + 4 GiB, and can give 3 of them back.
+        rows = [line for size in (1, 2, 4) for line in (f"mark,step{size},0,0", f"alloc,{size},{size * GIB},0", f"free,{size},0,0")]
+        path = self.write("stairs.csv", "op,id,size,stream\n" + "\n".join(rows) + "\n")
+        said = {}
+        for size in (3, 6, 10):
+            found = estimate(path, "-d", f"sim:h200,memory={size}GiB", "-c", "unset")
+            self.assertEqual(found["live_bytes"], 4 * GIB)
+            self.assertEqual(found["settings"][0]["reserved_bytes"], 7 * GIB)
+            said[size] = found["settings"][0]["fit"]
+        self.assertEqual(said, {3: "does not fit", 6: "fits, flushing", 10: "fits"})
+
+    def test_a_recording_has_no_interval_but_what_is_outside(self):
+        found = estimate("gpt2_train_amp", "-d", "sim:h100", "-c", "unset")
+        self.assertEqual(found["spread_percent"], {"low": 0, "high": 0})
+        setting = found["settings"][0]
+        self.assertEqual(setting["shown_high_bytes"] - setting["shown_low_bytes"], found["outside"]["high_bytes"] - found["outside"]["low_bytes"])
+
+    def test_a_config_is_its_model(self):
+        config = {"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
+                  "head_dim": 64, "intermediate_size": 8192, "vocab_size": 128256, "tie_word_embeddings": True}  # fmt: skip
+        path = self.write("config.json", json.dumps(config))
+        keys = ",batch=1,seq=512,steps=1,precision=bf16"
+        self.assertEqual(estimate(f"train:{path}{keys}")["phases"], estimate(f"train:llama-3.2-1b{keys}")["phases"])
+        refused = call("estimate", f"train:{self.write('gemma.json', json.dumps({'model_type': 'gemma3'}))}", code=2)
+        self.assertIn("four norms a block", refused)
+
+    def test_the_table_names_the_peak_and_the_smallest_card(self):
+        told = call("estimate", "train:llama-3-8b,batch=1,seq=1024,steps=2,lora=16,checkpoint=full", "-d", "sim:rtx-4090")
+        self.assertIn("activations", told)
+        self.assertIn("logits", told)
+        self.assertIn("backward *", told)
+        self.assertIn("sim:rtx-4090", told)
+        self.assertIn("this card was not measured", told)
+
+    def test_a_real_card_is_refused(self):
+        self.assertIn("simulated", call("estimate", "gpt2_train_amp", "-d", "cuda:0", code=2))
+
+
+if __name__ == "__main__":
+    ALLOCMARK = sys.argv.pop(1)
+    unittest.main()

@@ -1,0 +1,104 @@
+// A Hugging Face config.json as keys of a generator. The configs are the models' own, shortened to
+// what is read.
+#include "harness/tools/estimate/model_config.h"
+
+#include <string>
+#include <vector>
+
+#include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/text_checks.h"
+#include "tests/support/trace_files.h"
+#include "workloads/open_workload.h"
+#include "workloads/trace/summary.h"
+
+using namespace allocmark;
+
+namespace {
+
+constexpr const char* kLlama32 = R"({"model_type": "llama", "hidden_size": 3072,
+  "num_hidden_layers": 28, "num_attention_heads": 24, "num_key_value_heads": 8, "head_dim": 128,
+  "intermediate_size": 8192, "vocab_size": 128256, "tie_word_embeddings": true})";
+
+std::string head_of(const std::string& json) { return read_model_config(json, "config.json").head; }
+
+std::string refusal_of_config(const std::string& json) {
+  return usage_error_of([&] { (void)read_model_config(json, "config.json"); });
+}
+
+}  // namespace
+
+TEST_CASE("a Llama's config gives every key of its generator") {
+  CHECK(head_of(kLlama32) ==
+        "llama-3-8b,layers=28,hidden=3072,heads=24,kv_heads=8,ffn=8192,vocabulary=128256,tied=1,"
+        "head_size=128");
+}
+
+TEST_CASE("what a config leaves out is what the model's class presets") {
+  // Llama 2 has as many key heads as heads, and says no size of a head.
+  CHECK(head_of(R"({"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "intermediate_size": 11008, "vocab_size": 32000})") ==
+        "llama-3-8b,layers=32,hidden=4096,heads=32,kv_heads=32,ffn=11008,vocabulary=32000,tied=0,"
+        "head_size=128");
+  CHECK(head_of(R"({"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12,
+    "vocab_size": 50257, "n_positions": 1024})") ==
+        "gpt2-124m,layers=12,hidden=768,heads=12,ffn=3072,vocabulary=50257,positions=1024");
+}
+
+TEST_CASE("a config of the model that a generator names gives that model's trace") {
+  const auto summary_of = [](const std::string& model) {
+    const auto source = open_workload("train:" + model + ",layers=2,batch=1,seq=64,steps=1", 1);
+    return summarize(*source).hash;
+  };
+  const auto config_hash = [&](std::string head) {
+    head.replace(head.find("layers="), head.find(',', head.find("layers=")) - head.find("layers="),
+                 "layers=2");
+    const auto source = open_workload("train:" + head + ",batch=1,seq=64,steps=1", 1);
+    return summarize(*source).hash;
+  };
+  CHECK(config_hash(head_of(kLlama32)) == summary_of("llama-3.2-3b"));
+  CHECK(config_hash(head_of(R"({"model_type": "qwen2", "hidden_size": 1536,
+    "num_hidden_layers": 28, "num_attention_heads": 12, "num_key_value_heads": 2,
+    "intermediate_size": 8960, "vocab_size": 151936, "tie_word_embeddings": true})")) ==
+        summary_of("qwen2.5-1.5b"));
+  CHECK(config_hash(head_of(R"({"model_type": "qwen3", "hidden_size": 4096,
+    "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+    "intermediate_size": 12288, "vocab_size": 151936})")) == summary_of("qwen3-8b"));
+}
+
+TEST_CASE("a family that no generator has is named with what is missing") {
+  const std::string gemma = refusal_of_config(R"({"model_type": "gemma3"})");
+  CHECK(mentions(gemma, "four norms a block"));
+  CHECK(mentions(gemma, "record_without_gpu"));
+  CHECK(mentions(refusal_of_config(R"({"model_type": "deepseek_v3"})"), "latent attention"));
+  CHECK(mentions(refusal_of_config(R"({"model_type": "nobody_knows"})"), "llama"));
+}
+
+TEST_CASE("what is no config says so, and so does a number that is missing") {
+  CHECK(mentions(refusal_of_config("{}"), "model_type"));
+  CHECK(mentions(refusal_of_config("not json"), "no config of a Hugging Face model"));
+  CHECK(mentions(refusal_of_config(R"({"model_type": "llama", "hidden_size": 64})"),
+                 "num_hidden_layers"));
+}
+
+TEST_CASE("a sliding window is left out, and said to be") {
+  const ModelConfig mistral = read_model_config(
+      R"({"model_type": "mistral", "hidden_size": 4096, "num_hidden_layers": 32,
+      "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+      "vocab_size": 32000, "sliding_window": 4096})",
+      "config.json");
+  REQUIRE(mistral.notes.size() == 1);
+  CHECK(mentions(mistral.notes.front(), "sliding_window=4096"));
+}
+
+TEST_CASE("a workload's text takes the config's keys, and its own win") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("config.json", kLlama32);
+  std::vector<std::string> notes;
+  CHECK(with_model_config("train:" + path + ",layers=2,seq=64", &notes) ==
+        "train:llama-3-8b,hidden=3072,heads=24,kv_heads=8,ffn=8192,vocabulary=128256,tied=1,"
+        "head_size=128,layers=2,seq=64");
+  CHECK(with_model_config("train:gpt2-124m", &notes) == "train:gpt2-124m");
+  CHECK(with_model_config("file:" + path, &notes) == "file:" + path);
+  CHECK(notes.empty());
+}
