@@ -5,6 +5,7 @@
 
 #include "workloads/programs/train_options.h"
 #include "workloads/trace/parameters.h"
+#include "workloads/trace/request_marks.h"
 
 namespace allocmark {
 
@@ -41,8 +42,9 @@ std::string phase_of_label(std::string_view label) {
 }
 
 std::size_t PhaseNames::after(std::string_view label, std::size_t current) {
+  if (mark_class_of(label) != MarkClass::Step) return current;
   const std::string name = phase_of_label(label);
-  if (name == "begin" || name == "end" || name.find(':') != std::string::npos) return current;
+  if (name == "begin" || name == "end") return current;
   if (marks_forward_ && name == "step") return current;
   const auto found = std::ranges::find(names_, name);
   if (found != names_.end()) return static_cast<std::size_t>(found - names_.begin());

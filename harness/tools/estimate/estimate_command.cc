@@ -3,6 +3,8 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -106,12 +108,12 @@ ExitCode run_estimate(const EstimateCommand& command) {
   answer.gpu_name = device.facts.gpu_name;
   answer.card_bytes = device.facts.gpu_memory_bytes;
   answer.workload = workload_of(job.workload);
-  answer.loaded.convolutions = answer.workload.starts_with("unet:");
-  answer.outside = outside_memory(job.device, answer.loaded);
-  answer.cards = cards_by_room(answer.outside.context_bytes);
-
   EstimateSpec spec = spec_of(job);
   const auto source = open_workload_with_kernels(spec.workload, spec.seed);
+  answer.loaded = {.process_count = std::max<std::uint64_t>(source->header().jobs.size(), 1),
+                   .convolutions = answer.workload.starts_with("unet:")};
+  answer.outside = outside_memory(job.device, answer.loaded);
+  answer.cards = cards_by_room(answer.outside.context_bytes);
   const JobRelease release = find_release(
       {.given = job.pytorch, .workload = answer.workload, .recorded = source->header().pytorch});
   spec.allocator = allocator_of(release);

@@ -33,7 +33,7 @@ enum class CardFit : std::uint8_t {
 struct SpreadPercent {
   double low = 0, high = 0;
 };
-inline constexpr SpreadPercent kDescribedSpread = {.low = -8, .high = 8};
+inline constexpr SpreadPercent kDescribedSpread = {.low = -10, .high = 10};
 
 struct EstimateAnswer {
   std::string workload = {};  // as it was replayed, without marks

@@ -53,6 +53,10 @@ OutsideMemory outside_memory(std::string_view device, const LoadedLibraries& loa
     outside.high_bytes = kOthersHighBytes;
     outside.basis = "those of an H100 with PyTorch 2.11; this card was not measured";
   }
+  for (std::uint64_t* bytes :
+       {&outside.context_bytes, &outside.modules_bytes, &outside.low_bytes, &outside.high_bytes}) {
+    *bytes *= loaded.process_count;
+  }
   return outside;
 }
 

@@ -18,9 +18,10 @@ struct OutsideMemory {
   [[nodiscard]] std::uint64_t total_bytes() const { return context_bytes + modules_bytes; }
 };
 
-// What decides which kernels and libraries a program loads.
+// What decides which kernels and libraries a program loads, and how many do.
 struct LoadedLibraries {
-  bool convolutions = false;  // a whole network of them, not a cut into patches alone
+  std::uint64_t process_count = 1;  // each has a context, kernels and libraries of its own
+  bool convolutions = false;        // a whole network of them, not a cut into patches alone
 };
 
 // `device`: "sim:h100"; one that nobody measured gets another's numbers and a wider range.

@@ -96,6 +96,9 @@ TEST_CASE("marks open phases by their label without its number") {
   CHECK(phases.after("step1", 2) == 2);
   CHECK(phases.after("forward", 2) == 1);
   CHECK(phases.after("end", 1) == 1);
+  // News of a server's requests, and meetings of ranks, are no phases.
+  CHECK(phases.after("first_token", 1) == 1);
+  CHECK(phases.after("collective:tensor0", 2) == 2);
   PhaseNames steps(false);
   CHECK(steps.after("step0", 0) == 1);
   CHECK(steps.after("step17", 1) == 1);

@@ -119,6 +119,15 @@ class Estimate(unittest.TestCase):
         self.assertIn("sim:rtx-4090", told)
         self.assertIn("this card was not measured", told)
 
+    def test_two_processes_have_two_contexts(self):
+        one, two = (estimate(words, "-d", "sim:h100", "-c", "unset") for words in ("comb:count=8", "comb:count=8 beside comb:count=8"))
+        self.assertEqual(two["outside"]["context_bytes"], 2 * one["outside"]["context_bytes"])
+        self.assertEqual(two["outside"]["modules_bytes"], 2 * one["outside"]["modules_bytes"])
+
+    def test_a_server_has_no_phases_of_requests(self):
+        found = estimate("serve:gpt2-124m,requests=4,kv_memory=64MiB", "-c", "unset")
+        self.assertEqual([phase["name"] for phase in found["phases"]], ["load", "step"])
+
     def test_a_real_card_is_refused(self):
         self.assertIn("simulated", call("estimate", "gpt2_train_amp", "-d", "cuda:0", code=2))
 

@@ -64,4 +64,7 @@ TEST_CASE("an H100's outside is measured, another card's is an H100's in a wider
   CHECK(other.high_bytes > h100.high_bytes);
   CHECK(outside_memory("sim:h100", {.convolutions = true}).total_bytes() ==
         (std::uint64_t{771} << 20));
+  const OutsideMemory two = outside_memory("sim:h100", {.process_count = 2});
+  CHECK(two.total_bytes() == 2 * h100.total_bytes());
+  CHECK(two.high_bytes == 2 * h100.high_bytes);
 }

@@ -185,18 +185,18 @@ TEST_CASE("adapters are on the products that lora_targets names") {
 
 TEST_CASE("each adapter keeps its input in four bytes, and its low result, until its backward") {
   const std::string model =
-      "train:llama-3-8b,layers=1,batch=1,seq=512,steps=1,precision=bf16,kv_cache=none,lora=16,"
+      "train:llama-3-8b,layers=1,batch=1,seq=640,steps=1,precision=bf16,kv_cache=none,lora=16,"
       "vocabulary=999,lora_targets=";
   const auto count_of = [&](const std::string& targets, std::uint64_t size_bytes) {
     const std::vector<std::uint64_t> sizes = sizes_of(model + targets);
     return std::count(sizes.begin(), sizes.end(), size_bytes);
   };
-  // The input of `down`, 512 x 14336 in four bytes, is cast once, and its gradient comes so.
-  CHECK(count_of("attention", 512ull * 14'336 * 4) == 0);
-  CHECK(count_of("mlp", 512ull * 14'336 * 4) > 0);
-  // Low results, 512 x 16: three adapters have six products' results and their gradients.
-  CHECK(count_of("mlp", 512ull * 16 * 4) == 3 * count_of("qv", 512ull * 16 * 4) / 2);
-  CHECK(count_of("all", 512ull * 16 * 4) == 7 * count_of("qv", 512ull * 16 * 4) / 2);
+  // The input of `down`, 640 x 14336 in four bytes, is cast once, and its gradient comes so.
+  CHECK(count_of("attention", 640ull * 14'336 * 4) == 0);
+  CHECK(count_of("mlp", 640ull * 14'336 * 4) > 0);
+  // Low results, 640 x 16: three adapters have six products' results and their gradients.
+  CHECK(count_of("mlp", 640ull * 16 * 4) == 3 * count_of("qv", 640ull * 16 * 4) / 2);
+  CHECK(count_of("all", 640ull * 16 * 4) == 7 * count_of("qv", 640ull * 16 * 4) / 2);
 }
 
 TEST_CASE("a Llama whose head is tied has one table, and one gradient of it") {
