@@ -15,7 +15,8 @@ usage: gate.sh [OPTIONS] BASE.so NEW.so [OPTIONS] [-- RUN_OPTIONS]
   --functions LIST   the library's functions: MALLOC,FREE and, where it has them, trim:SYMBOL
                      (gives cached memory back), record_stream:SYMBOL, init:SYMBOL, and as:NAME
                      (what results call it) [my_malloc,my_free]
-  --rounds N         how often both builds run in turn; undecided cells go on up to twice as often [16]
+  --rounds N         how often both builds run in turn; undecided cells go on up to twice as often [12]
+  --history FILE     what merges added up: the file is read, and written where the gate passes (needs python3)
   --waive RULE=WHY   a rule that the new build may break; the reason is printed (may come again)
   --all              compare also where the new build breaks a rule that the old one keeps
   RUN_OPTIONS        which cells, as of 'allocmark run' [four recorded programs under three
@@ -29,13 +30,13 @@ fail() {
   exit 2
 }
 
-allocmark=${ALLOCMARK:-allocmark} out=gate-results policy=$here/policy.json functions=my_malloc,my_free rounds=16 all=no
+allocmark=${ALLOCMARK:-allocmark} out=gate-results policy=$here/policy.json functions=my_malloc,my_free rounds=12 all=no history=
 libraries=() waivers=()
 cells=(--workload gpt2_train_amp gpt2_train_ckpt bert_varlen_infer llama_generate --capacity unlimited 1.05x 1.25x
   --untimed fuzz_r1 fuzz_s1 producer)
 while [ $# -gt 0 ]; do
   case $1 in
-    --out | --policy | --functions | --rounds | --waive)
+    --out | --policy | --functions | --rounds | --history | --waive)
       [ $# -ge 2 ] || fail "$1 wants a value"
       if [ "$1" = --waive ]; then waivers+=(--waive "$2"); else printf -v "${1#--}" %s "$2"; fi
       shift 2
@@ -67,6 +68,7 @@ for name in "${names[@]:2}"; do
   esac
 done
 case $rounds in '' | *[!0-9]*) fail "--rounds wants a number, got '$rounds'" ;; esac
+[ -z "$history" ] || command -v python3 >/dev/null || fail "--history needs python3"
 command -v "$allocmark" >/dev/null || fail "there is no program $allocmark; set ALLOCMARK"
 # As 'allocmark run' refuses it, before anything runs.
 if [ -e "$out" ] && { [ ! -d "$out" ] || [ -n "$(ls -A "$out")" ]; }; then fail "$out is not empty: name a new folder by --out"; fi
@@ -75,12 +77,23 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 keep() { mkdir -p "$out" && cp "$scratch"/rules.* "$out"; }
 
+# On GitHub a finding stands beside the merge request's files: lines of a text that begin with a word, as annotations.
+annotate() {
+  [ "${GITHUB_ACTIONS:-}" = true ] || return 0
+  local text file=${libraries[1]//%/%25}
+  file=${file//:/%3A} file=${file//,/%2C}
+  while IFS= read -r text; do
+    printf '::error file=%s,title=allocmark gate::%s\n' "$file" "${text//%/%25}"
+  done < <(sed -n "s/^$1  *//p" | sed 's/   */: /g')
+}
+
 # The rules first: what an allocator that breaks one costs, says nothing.
 rules=0
 "$allocmark" conformance "$new,$named" --baseline "$base,$named" "${waivers[@]}" --junit "$scratch/rules.xml" \
   >"$scratch/rules.txt" || rules=$?
 cat "$scratch/rules.txt"
 case $rules in 0 | 1) ;; *) exit $rules ;; esac
+annotate FAIL <"$scratch/rules.txt"
 if [ $rules = 1 ] && [ $all = no ]; then
   keep
   cp "$scratch/rules.xml" "$out/junit.xml"
@@ -106,5 +119,15 @@ keep
 if [ $rules = 1 ]; then
   echo "FAILED: the new build breaks rules that the old one keeps"
   code=1
+fi
+annotate worse <"$out/comparison.txt"
+if [ -n "$history" ]; then
+  drift=0
+  "$allocmark" compare "$out" --policy "$policy" --format json >"$scratch/comparison.json" || [ $? = $code ]
+  python3 "$here/drift.py" "$history" "$scratch/comparison.json" --passed $((code == 0)) >"$scratch/drift.txt" || drift=$?
+  cat "$scratch/drift.txt"
+  annotate drifted <"$scratch/drift.txt"
+  cp "$scratch/drift.txt" "$out/drift.txt"
+  case $drift in 0) ;; 1) [ $code != 0 ] || code=1 ;; *) exit $drift ;; esac
 fi
 exit $code
