@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Goal: the page of published peaks says what its two files say, and errors are counted as it defines them. Method: the committed page made
+again, and rows whose errors are known by arithmetic."""
+
+import csv
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts/publish"))
+import published_peaks  # noqa: E402
+
+FOLDER = ROOT / "results/published/2026-11-26-published-peaks"
+MIB = 1 << 20
+
+
+def row(name, measured_mib, predicted_mib, *, beside="", status="measured", low="", high="", fit="fits", which="C"):
+    rows = {"set": which, "row": name, "measured": str(measured_mib), "unit": "MiB", "kind": "shown", "status": status}
+    rows |= {"not_generated": "", "beside": str(beside), "beside_name": "FakeTensor" if beside else ""}
+    found = {"failure": "", "fit": fit, "predicted_bytes": str(predicted_mib * MIB), "low_bytes": low, "high_bytes": high}
+    return published_peaks.Row(rows, found)
+
+
+class PublishedPeaks(unittest.TestCase):
+    def test_the_page_is_what_the_files_say(self):
+        self.assertEqual(published_peaks.page(FOLDER), (FOLDER / "README.md").read_text())
+
+    def test_a_prediction_does_not_read_what_was_measured(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            program = folder / "program"
+            program.write_text('#!/bin/sh\necho "$@" >> ' + str(folder / "asked") + "\nexit 2\n")
+            program.chmod(0o755)
+            fields = {"set": "C", "row": "one", "measured": "77777", "unit": "MiB", "kind": "shown", "status": "measured", "ranks": "1"}
+            fields |= {"device": "sim:h100", "pytorch": "2.11", "workload": "train:gpt2-124m", "not_generated": "", "beside_name": "", "beside": "88888"}
+            with open(folder / "rows.csv", "w", newline="") as file:
+                writer = csv.DictWriter(file, list(fields))
+                writer.writeheader()
+                writer.writerow(fields)
+            published_peaks.predict(str(program), folder, 1)
+            asked = (folder / "asked").read_text()
+            self.assertIn("train:gpt2-124m -d sim:h100 --pytorch 2.11", asked)
+            self.assertNotIn("77777", asked + (folder / "predictions.csv").read_text())
+            self.assertNotIn("88888", asked + (folder / "predictions.csv").read_text())
+
+    def test_errors_are_of_the_measured_value_and_rows_that_ran_out_are_not_counted(self):
+        rows = [row("a", 100, 90), row("b", 100, 104), row("c", 100, 130), row("d", 100, 500, status="ran_out")]
+        self.assertEqual(published_peaks.absolute([one.error for one in published_peaks.held(rows)]), ["10.0 %", "14.7 %", "1 of 3"])
+        self.assertIn("| C. GPUMemNet, timm | 4 | 3 | +4.0 % | 10.0 % | 14.7 % | 1 of 3 |", published_peaks.by_set(rows))
+
+    def test_the_constant_is_the_median_of_what_is_missing(self):
+        rows = [row("a", 1000, 900, beside=500), row("b", 2000, 1800, beside=1000), row("c", 3000, 2800, beside=1000)]
+        made = published_peaks.with_constant(rows)
+        self.assertIn("| allocmark, one constant fitted | +200 |", made)
+        self.assertIn("| FakeTensor, one constant fitted | +1000 |", made)
+        self.assertIn("| FakeTensor, no constant | 0 | 50.0 % |", made)
+
+    def test_a_row_is_covered_where_it_lies_between_both_bounds(self):
+        inside, outside = (row("a", 100, 90, low=str(80 * MIB), high=str(high * MIB)) for high in (110, 95))
+        self.assertIn("| C | 2 | 1 (50 %) |", published_peaks.covered([inside, outside]))
+
+    def test_a_miss_without_a_reason_is_open(self):
+        made = published_peaks.misses([row("vit", 100, 90, which="G"), row("other", 100, 120, which="K")], [{"set": "G", "row": "^vit", "reason": "known"}])
+        self.assertIn("| -10.0 % | known |", made)
+        self.assertIn("| +20.0 % | open |", made)
+        self.assertNotIn("near", published_peaks.misses([row("near", 100, 104, which="G")], []))
+
+    def test_a_row_that_the_constant_explains_is_counted_and_not_listed(self):
+        rows = [row("a", 1000, 900), row("b", 3000, 2900), row("c", 4000, 3900), row("d", 500, 300)]
+        made = published_peaks.misses(rows, [])
+        self.assertIn("1 more rows", made)
+        self.assertIn("| C | d |", made)
+        self.assertNotIn("| C | a |", made)
+
+
+if __name__ == "__main__":
+    unittest.main()
