@@ -18,7 +18,7 @@ constexpr std::array<CauseRow, kOomCauseCount> kCauses{{
     {OomCause::Capacity, "capacity", "capacity", "its own live memory fills the capacity"},
     {OomCause::Rounding, "rounding", "rounding", "rounding fills the capacity"},
     {OomCause::Stranded, "stranded", "kept for other streams",
-     "free memory is kept for other streams"},
+     "free memory is kept for other streams or pools"},
     {OomCause::Fragmentation, "fragmentation", "fragmentation", "free memory is fragmented"},
     {OomCause::Unknown, "unknown", "unknown", "cause not known"},
     {OomCause::Pending, "pending", "waits for events",

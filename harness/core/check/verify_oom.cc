@@ -33,7 +33,9 @@ OomSituation Verifier::situation_of(const Event& event, const MemoryStats& stats
                          .free_other_streams_bytes = stats.free_other_streams_bytes,
                          .waiting_bytes_before = waiting_bytes_before,
                          .free_largest_bytes = stats.free_largest_bytes,
-                         .single_stream = setup_.facts.stream_count == 1,
+                         // With one stream only private pools keep memory from a request.
+                         .single_stream = setup_.facts.stream_count == 1 &&
+                                          stats.free_other_streams_bytes.value_or(0) == 0,
                          .limit_bytes = lower(setup_.limit_bytes, stats.limit_bytes)};
   const ProcessBackends* processes = setup_.replay.processes;
   if (processes == nullptr) return situation;

@@ -54,6 +54,21 @@ TEST_CASE("a limit of the process is told from the card, by conf and by capacity
   CHECK_FALSE(held_back.oom_first->limit_bytes.has_value());
 }
 
+TEST_CASE("what a private pool has free is kept from other requests", "[simcuda]") {
+  if (!SimcuApi::find().present) return;
+  const std::string rows =
+      "pool_create,1,0,0,\npool_begin,1,1,0,\nalloc,1,419430400,0,\npool_end,1,0,0,\n"
+      "pool_release,1,0,0,\nfree,1,0,0,\nalloc,2,209715200,0,\nfree,2,0,0,\n";
+  const CellResult kept = run_rows(rows, "450MiB@limit");
+  INFO(kept.reason);
+  CHECK(kept.oom_count == 1);
+  CHECK(count_of(kept, OomCause::Stranded) == 1);
+  // Without the pool the same request fits.
+  const CellResult plain =
+      run_rows("alloc,1,419430400,0,\nfree,1,0,0,\nalloc,2,209715200,0,\n", "450MiB@limit");
+  CHECK(plain.oom_count == 0);
+}
+
 TEST_CASE("without a capacity a cell is held against what the card leaves", "[simcuda]") {
   if (!SimcuApi::find().present) return;
   const std::uint64_t left_bytes = usable_device_bytes(true);

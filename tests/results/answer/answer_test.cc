@@ -221,7 +221,7 @@ TEST_CASE("the main cause is named, not the first one") {
   cells[0].oom_cause_counts = {0, 7, 5, 0, 0};
   CHECK(contains(sentence_of(cells), "(rounding fills the capacity)"));
   cells[0].oom_cause_counts = {0, 5, 7, 0, 0};
-  CHECK(contains(sentence_of(cells), "(free memory is kept for other streams)"));
+  CHECK(contains(sentence_of(cells), "(free memory is kept for other streams or pools)"));
 }
 
 TEST_CASE("where nothing failed, a cheaper setting is named only beyond the noise") {

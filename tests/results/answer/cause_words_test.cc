@@ -113,7 +113,7 @@ TEST_CASE("memory that other streams keep is named by stream, the largest first"
                                    {"stream3", gib},
                                    {"stream4", gib}};
   CHECK(contains(sentence_of({one}),
-                 "(free memory is kept for other streams: stream 2 asked for 1.00 GiB; stream 1 "
-                 "keeps 3.00 GiB, stream 0 keeps 1.00 GiB, stream 3 keeps 1.00 GiB, others 1.00 "
-                 "GiB)"));
+                 "(free memory is kept for other streams or pools: stream 2 asked for 1.00 GiB; "
+                 "stream 1 keeps 3.00 GiB, stream 0 keeps 1.00 GiB, stream 3 keeps 1.00 GiB, "
+                 "others 1.00 GiB)"));
 }
