@@ -5,6 +5,6 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 ensure_all "${BUILD_NEEDS[@]}"
-build release allocmark simcuda
+build release allocmark simcuda simcuda-run
 [ $# -gt 0 ] || set -- --suite default
 exec build/release/bin/allocmark run "$@"

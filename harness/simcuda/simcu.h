@@ -168,10 +168,12 @@ SIMCU_API int simcu_allocation_of(const void* device_pointer, uint64_t* base, ui
 /// streams and clocks stay as they are: compare simcu_used_bytes() and the clock before and after.
 SIMCU_API void simcu_reset(void);
 
-/// Calls of functions that simcuda does not implement since the process began; they return
-/// cudaErrorNotSupported. A test that saw any says little.
+/// Calls since the process began that simcuda refuses though a GPU serves them, all with
+/// cudaErrorNotSupported: functions that it does not implement, managed memory, kernels without a
+/// model, kinds of pools. A test that saw any says little.
 SIMCU_API uint64_t simcu_unimplemented_count(void);
-/// The names of these functions, comma-separated.
+/// The names of these functions, kernels ("kernel NAME") and kinds, comma-separated. Valid until
+/// the thread asks again.
 SIMCU_API const char* simcu_unimplemented_names(void);
 
 /// Writes every call from now on to a CSV file (api,arguments,result,modelled_ns); null stops.

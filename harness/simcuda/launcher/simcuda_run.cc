@@ -1,7 +1,7 @@
-// simcuda-run PROGRAM [ARGUMENT...]: starts a program on the simulated CUDA runtime. In: the
-// program's file, which says how it gets its runtime. Out: the program in our place, with the
-// environment that it needs; or what stands in the way, with exit code 125, 126 (cannot be started)
-// or 127 (no such program).
+// simcuda-run [--kernels WHICH] PROGRAM [ARGUMENT...]: starts a program on the simulated CUDA
+// runtime. In: the program's file, which says how it gets its runtime. Out: the program in our
+// place, with the environment that it needs; or what stands in the way, with exit code 125, 126
+// (cannot be started) or 127 (no such program).
 #include <unistd.h>
 
 #include <algorithm>
@@ -124,18 +124,31 @@ int run(char** arguments) {
 
 }  // namespace
 
-int main(int argument_count, char** arguments) {
-  const std::string_view first = argument_count > 1 ? arguments[1] : "";
+int main(int /*argument_count*/, char** arguments) {
+  ++arguments;
+  if (*arguments != nullptr && std::string_view(*arguments) == "--kernels") {
+    if (arguments[1] == nullptr) {
+      std::fputs("simcuda-run: --kernels: wanted nothing, nothing:NS, NAME_PART:NS or @FILE\n",
+                 stderr);
+      return kCannotRun;
+    }
+    setenv("SIMCUDA_KERNELS", arguments[1], 1);
+    arguments += 2;
+  }
+  const std::string_view first = *arguments == nullptr ? "" : *arguments;
   if (first.empty() || first == "--help" || first == "-h") {
     std::fprintf(
         first.empty() ? stderr : stdout,
-        "usage: simcuda-run PROGRAM [ARGUMENT...]\n"
+        "usage: simcuda-run [--kernels WHICH] PROGRAM [ARGUMENT...]\n"
         "Runs a CUDA program without a GPU, on the simulated CUDA runtime. The SIMCUDA_... "
-        "variables choose the GPU, its memory and faults: see TESTING.md.\n");
+        "variables choose the GPU, its memory and faults: see TESTING.md.\n"
+        "--kernels lets kernels do nothing but take time, instead of failing: nothing (each takes "
+        "2000 ns), nothing:NS, NAME_PART:NS, @FILE with rows 'NAME_PART NS'; several with commas "
+        "between.\n");
     return first.empty() ? kCannotRun : 0;
   }
   try {
-    return run(arguments + 1);
+    return run(arguments);
   } catch (const std::exception& failure) {
     std::fprintf(stderr, "simcuda-run: %s\n", failure.what());
     return kCannotRun;

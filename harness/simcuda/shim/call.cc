@@ -42,6 +42,7 @@ struct ThreadStateOwner {
     if (state == nullptr) {
       return;
     }
+    const HiddenFromSanitizer hidden;
     Registry& all = registry();
     const std::lock_guard lock(all.mutex);
     for (std::size_t i = 0; i < kApiCountMax; ++i) {
@@ -74,6 +75,7 @@ ApiRecord* first_api() { return api_list; }
 std::size_t api_count() { return api_count_so_far; }
 
 ThreadState& make_thread_state() {
+  const HiddenFromSanitizer hidden;
   auto state = std::make_unique<ThreadState>();
   Registry& all = registry();
   {
@@ -94,6 +96,34 @@ std::uint64_t call_count(const ApiRecord& api) {
     count += thread->calls[api.index].load(std::memory_order_relaxed);
   }
   return count;
+}
+
+void hide_call(ThreadState& thread) {
+  hide_from_sanitizer();
+  ++thread.promised.hidden_depth;
+}
+
+void show_call(ThreadState& thread) {
+  PromisedOrder& promised = thread.promised;
+  show_to_sanitizer();
+  if (--promised.hidden_depth != 0) return;
+  for (const void* key : promised.after) acquire(const_cast<void*>(key));
+  for (const PromisedOrder::HostBytes& bytes : promised.host_bytes) {
+    (bytes.is_written ? __tsan_write_range : __tsan_read_range)(const_cast<void*>(bytes.begin),
+                                                                bytes.size_bytes);
+  }
+  for (const void* key : promised.before) release(const_cast<void*>(key));
+  promised.after.clear();
+  promised.before.clear();
+  promised.host_bytes.clear();
+}
+
+void promise_before(ThreadState& thread, const void* key) {
+  if (thread.promised.hidden_depth != 0) thread.promised.before.push_back(key);
+}
+
+void promise_after(ThreadState& thread, const void* key) {
+  if (thread.promised.hidden_depth != 0) thread.promised.after.push_back(key);
 }
 
 bool is_sticky(int error) {

@@ -38,6 +38,20 @@ struct LaunchConfiguration {
   cudaStream_t stream = nullptr;
 };
 
+// What a call tells ThreadSanitizer at its end: orders that CUDA promises, by the address of the
+// stream, event or device that makes them, and accesses to the host's memory.
+struct PromisedOrder {
+  struct HostBytes {
+    const void* begin = nullptr;
+    std::size_t size_bytes = 0;
+    bool is_written = false;
+  };
+  int hidden_depth = 0;
+  std::vector<const void*> after;   // the call comes after what was told about these
+  std::vector<const void*> before;  // what comes after these comes after the call
+  std::vector<HostBytes> host_bytes;
+};
+
 // Everything that belongs to one thread of the program.
 struct ThreadState {
   SimcuThreadClock clock{};
@@ -53,6 +67,7 @@ struct ThreadState {
   std::vector<LaunchConfiguration> launch_configurations;
   std::vector<cudaStream_t> per_thread_streams;  // by device; null where not made yet
   std::string last_message;
+  PromisedOrder promised;  // empty without ThreadSanitizer
 
   [[nodiscard]] std::uint64_t now_ns() const { return clock.modelled_ns; }
   void advance_to(std::uint64_t time_ns) {
@@ -127,6 +142,7 @@ enum SlowReason : std::uint32_t {
   kGpuFaults = 32,   // some GPU is to be faulty
   kWatched = 64,     // somebody is told of every call (call_watch.h)
   kCapturing = 128,  // some stream is captured, which forbids some calls (capture.h)
+  kSanitized = 512,  // ThreadSanitizer is to see nothing but what CUDA promises
   kNoInit = 256,     // neither cuInit nor a function of the runtime has been called
 };
 extern std::atomic<std::uint32_t> slow_reasons;
@@ -134,6 +150,12 @@ extern std::atomic<std::uint32_t> slow_reasons;
 // Zero to go on, else the error the call must return without doing anything.
 [[nodiscard]] int begin_call_slow(const ApiRecord& api, ThreadState& thread, bool is_driver_api,
                                   std::initializer_list<std::uint64_t> arguments);
+// Around the body of each call, where kSanitized is set. The second one tells what is promised.
+void hide_call(ThreadState& thread);
+void show_call(ThreadState& thread);
+// Work in the stream, event or device `key` comes after this call, or was waited for by it.
+void promise_before(ThreadState& thread, const void* key);
+void promise_after(ThreadState& thread, const void* key);
 // Tells the watch that the call begins, or ended with that result.
 void tell_call(const ApiRecord& api, int result);
 // A GPU that is planned to be slow takes longer for the call that began then.
@@ -196,6 +218,7 @@ inline Result call(std::initializer_list<std::uint64_t> arguments, Body&& body) 
     return refused != 0 ? static_cast<Result>(refused) : body(thread);
   }
   if ((slow & kWatched) != 0) tell_call(api, SIMCU_CALL_BEGINS);
+  if ((slow & kSanitized) != 0) hide_call(thread);
   int refused = begin_call_slow(api, thread, kIsDriver, arguments);
   if (refused == 0) refused = enter_context<kName, kIsDriver>(thread);
   const std::uint64_t before_ns = thread.now_ns();
@@ -204,6 +227,7 @@ inline Result call(std::initializer_list<std::uint64_t> arguments, Body&& body) 
   if ((slow_reasons.load(std::memory_order_relaxed) & kLog) != 0) {
     log_call(api, arguments, static_cast<int>(result), thread.now_ns() - before_ns);
   }
+  if ((slow & kSanitized) != 0) show_call(thread);
   if ((slow & kWatched) != 0) tell_call(api, static_cast<int>(result));
   return result;
 }

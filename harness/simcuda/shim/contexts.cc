@@ -79,6 +79,7 @@ CUresult release_primary(CUdevice device) {
 
 cudaError_t synchronize_context(ThreadState& thread) {
   SimulatedDevice& device = *current_device(thread);
+  promise_after(thread, &device);
   return synchronize(thread, device, CostId::DeviceSynchronize,
                      [&] { return device.core.synchronize_device(thread.now_ns()); });
 }

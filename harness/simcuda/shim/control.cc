@@ -10,6 +10,7 @@
 #include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/fault_plan.h"
 #include "harness/simcuda/shim/function_names.h"
+#include "harness/simcuda/shim/gaps.h"
 #include "harness/simcuda/shim/gpu_faults.h"
 #include "harness/simcuda/shim/host_functions.h"
 #include "harness/simcuda/shim/kernel_models.h"
@@ -21,21 +22,10 @@
 namespace simcuda {
 namespace {
 
-// Calls of functions that only exist as stubs.
-struct Unimplemented {
-  std::mutex mutex;
-  std::map<std::string, std::uint64_t, std::less<>> counts;
-  std::string names;  // what simcu_unimplemented_names returned last
-};
-Unimplemented& unimplemented() { return made_once<Unimplemented>(); }
-
 // Calls since the process began, of functions and of stubs.
 std::map<std::string, std::uint64_t, std::less<>> all_counts() {
   std::map<std::string, std::uint64_t, std::less<>> counts;
-  {
-    const std::lock_guard lock(unimplemented().mutex);
-    counts = unimplemented().counts;
-  }
+  for (const auto& [name, gap] : all_gaps()) counts[name] = gap.call_count;
   for (const ApiRecord* record = first_api(); record != nullptr; record = record->next) {
     counts[record->name] += call_count(*record);
   }
@@ -101,21 +91,6 @@ int ask_end(SimulatedDevice* device, std::uint64_t* end_ns, Ask ask) {
 }
 
 }  // namespace
-
-extern "C" int simcuda_unimplemented_driver(const char* name) {
-  Unimplemented& all = unimplemented();
-  {
-    const std::lock_guard lock(all.mutex);
-    ++all.counts[name];
-  }
-  return explain(this_thread(), cudaErrorNotSupported,
-                 std::string(name) + " is not implemented by simcuda");
-}
-
-extern "C" int simcuda_unimplemented(const char* name) {
-  this_thread().last_error = cudaErrorNotSupported;
-  return simcuda_unimplemented_driver(name);
-}
 
 extern "C" {
 
@@ -213,6 +188,7 @@ SIMCU_API void* simcu_view(const void* device_pointer, uint64_t size_bytes) {
     return nullptr;
   }
   tell_touch(device_pointer, size_bytes);
+  acquire(device);  // memory that another thread gave back or worked on
   const std::lock_guard lock(device->mutex);
   void* const view = device->view(address, size_bytes);
   if (view != nullptr && size_bytes != 0 &&
@@ -301,22 +277,20 @@ SIMCU_API void simcu_reset(void) {
 }
 
 SIMCU_API uint64_t simcu_unimplemented_count(void) {
-  const std::lock_guard lock(unimplemented().mutex);
   std::uint64_t count = 0;
-  for (const auto& [api, calls] : unimplemented().counts) {
-    count += calls;
+  for (const auto& [name, gap] : all_gaps()) {
+    count += gap.call_count;
   }
   return count;
 }
 
 SIMCU_API const char* simcu_unimplemented_names(void) {
-  Unimplemented& all = unimplemented();
-  const std::lock_guard lock(all.mutex);
-  all.names.clear();
-  for (const auto& [api, calls] : all.counts) {
-    all.names += (all.names.empty() ? "" : ",") + api;
+  static thread_local std::string names;
+  names.clear();
+  for (const auto& [name, gap] : all_gaps()) {
+    names += (names.empty() ? "" : ",") + name;
   }
-  return all.names.c_str();
+  return names.c_str();
 }
 
 SIMCU_API int simcu_call_log(const char* path) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/gaps.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/peers.h"
 #include "harness/simcuda/shim/simulated_device.h"
@@ -44,8 +45,8 @@ CUresult check_properties(ThreadState& thread, const CUmemAllocationProp* proper
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-    thread.last_message = "simcuda: memory handles are for device memory only";
-    return CUDA_ERROR_NOT_SUPPORTED;
+    return as_result(lack(thread, "cuMemCreate of host memory",
+                          "simcuda: memory handles are for device memory only"));
   }
   return device_at(properties->location.id) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
@@ -83,7 +84,8 @@ CUresult create(ThreadState& thread, CUmemGenericAllocationHandle* handle, std::
   thread.charge(outcome.status == Status::OutOfMemory ? CostId::MallocFailed : CostId::MemCreate,
                 size_bytes, device.core.used_bytes());
   if (outcome.status == Status::Ok) {
-    device.handles[outcome.handle] = {.size_bytes = size_bytes, .reference_count = 1};
+    device.handles[outcome.handle] = {
+        .size_bytes = size_bytes, .reference_count = 1, .properties = *properties};
     *handle = to_handle(device, outcome.handle);
   }
   return to_result(outcome.status);
@@ -337,9 +339,7 @@ SIMCUDA_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(
     if (device->core.virtual_memory().handle_bytes(core_handle(handle)) == 0) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    *properties = {};
-    properties->type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties->location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->index};
+    *properties = device->handles[core_handle(handle)].properties;
     return CUDA_SUCCESS;
   });
 }
@@ -373,8 +373,8 @@ SIMCUDA_EXPORT CUresult cuMemExportToShareableHandle(void* /*shareable*/,
                                                      CUmemAllocationHandleType /*type*/,
                                                      unsigned long long /*flags*/) {
   return driver_call<"cuMemExportToShareableHandle">({handle}, [&](ThreadState& thread) {
-    thread.last_message = "simcuda: memory cannot be shared between processes";
-    return CUDA_ERROR_NOT_SUPPORTED;
+    return as_result(lack(thread, "cuMemExportToShareableHandle",
+                          "simcuda: memory cannot be shared between processes"));
   });
 }
 
@@ -382,8 +382,8 @@ SIMCUDA_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHan
                                                        void* /*shareable*/,
                                                        CUmemAllocationHandleType /*type*/) {
   return driver_call<"cuMemImportFromShareableHandle">({}, [&](ThreadState& thread) {
-    thread.last_message = "simcuda: memory cannot be shared between processes";
-    return CUDA_ERROR_NOT_SUPPORTED;
+    return as_result(lack(thread, "cuMemImportFromShareableHandle",
+                          "simcuda: memory cannot be shared between processes"));
   });
 }
 

@@ -20,6 +20,7 @@ cudaError_t record(ThreadState& thread, cudaEvent_t event, cudaStream_t stream,
     return cudaErrorInvalidResourceHandle;
   }
   thread.charge(CostId::EventRecord);
+  promise_before(thread, object);
   if (ref.captured) [[unlikely]] {
     if (const Captured captured = capture_record(ref, *object, is_external)) return *captured;
   }
@@ -40,6 +41,7 @@ cudaError_t wait_event(ThreadState& thread, cudaStream_t stream, cudaEvent_t eve
     return cudaErrorInvalidValue;
   }
   thread.charge(CostId::StreamWaitEvent);
+  promise_after(thread, object);
   const bool is_external = (flags & cudaEventWaitExternal) != 0;
   if (ref.captured || object->capture_id != 0 || is_external) [[unlikely]] {
     if (const Captured captured = capture_wait(ref, *object, is_external)) return *captured;
@@ -116,6 +118,7 @@ cudaError_t query_event(ThreadState& thread, cudaEvent_t event) {
   const std::lock_guard lock(object->device->mutex);
   const Status status = object->device->core.streams().query_event(object->id, thread.now_ns());
   thread.charge(status == Status::NotReady ? CostId::EventQueryNotReady : CostId::EventQuery);
+  if (status == Status::Ok) promise_after(thread, object);
   return to_error(status);
 }
 
@@ -164,6 +167,7 @@ cudaError_t synchronize_with(ThreadState& thread, cudaEvent_t event) {
   if (object->capture_id != 0) [[unlikely]] {
     return ask_captured_event(*object);
   }
+  promise_after(thread, object);
   return synchronize(thread, *object->device, CostId::EventSynchronize, [&] {
     return object->device->core.synchronize_event(object->id, thread.now_ns());
   });

@@ -1,15 +1,34 @@
-// Host models of kernels, by a part of the kernel's mangled name; later registrations win.
+// Kernels: host models of them, by a part of the kernel's mangled name, and durations of those that
+// do nothing. In: names. Out: launches.
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/simcu.h"
 
 namespace simcuda {
 
+// Later registrations win.
 void add_kernel_model(const char* name_part, SimcuKernelModel model, void* context);
 // Sizes of the arguments of such kernels, without which a capture cannot keep their values.
 void add_kernel_arguments(const char* name_part, std::vector<std::uint64_t> sizes_bytes);
+
+// Reads SIMCUDA_KERNELS; throws std::runtime_error where it is wrong.
+void read_kernel_durations();
+// Of a kernel without a model that does nothing; empty where it is to be refused.
+[[nodiscard]] std::optional<std::uint64_t> kernel_duration_ns(std::string_view name);
+
+// Launches a kernel by its mangled name. `arguments` null: without a model only.
+[[nodiscard]] cudaError_t launch_kernel(ThreadState& thread, const std::string& name,
+                                        void** arguments, cudaStream_t stream);
+
+// The mangled name of a kernel that the program registered for this host function; empty where it
+// did not.
+[[nodiscard]] std::string registered_kernel_name(const void* function);
 
 }  // namespace simcuda

@@ -1,7 +1,6 @@
-// Kernels: registration of device code by nvcc's start-up code, launches, host models of kernels,
-// and host functions in streams. In: what nvcc-compiled programs call. Out: virtual work on
-// streams; a kernel without a host model is an error, since skipping it silently would leave wrong
-// data behind a success.
+// Kernels: registration of device code by nvcc's start-up code, launches, host models of kernels.
+// In: what nvcc-compiled programs call. Out: virtual work on streams. A kernel without a host model
+// or a duration is an error, since skipping it silently would leave wrong data behind a success.
 #include <dlfcn.h>
 
 #include <cstring>
@@ -14,6 +13,7 @@
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/capture.h"
+#include "harness/simcuda/shim/gaps.h"
 #include "harness/simcuda/shim/host_functions.h"
 #include "harness/simcuda/shim/kernel_models.h"
 #include "harness/simcuda/shim/sanitizers.h"
@@ -43,12 +43,16 @@ Kernels& kernels() {
   return made_once<Kernels>();  // used by static constructors of programs
 }
 
-std::string kernel_name(const void* function) {
+}  // namespace
+
+std::string registered_kernel_name(const void* function) {
   Kernels& all = kernels();
   const std::lock_guard lock(all.mutex);
   const auto found = all.names.find(function);
   return found == all.names.end() ? std::string() : found->second;
 }
+
+namespace {
 
 Model find_model(const std::string& name) {
   Kernels& all = kernels();
@@ -84,6 +88,7 @@ std::shared_ptr<KeptArguments> keep_arguments(const std::string& name, void** ar
   return nullptr;
 }
 
+// A model runs on the arguments; a kernel that does nothing has none to keep.
 Captured capture_kernel(ThreadState& thread, const StreamRef& ref, const std::string& name,
                         const Model& model, void** arguments) {
   const std::shared_ptr<KeptArguments> kept = keep_arguments(name, arguments);
@@ -99,96 +104,60 @@ Captured capture_kernel(ThreadState& thread, const StreamRef& ref, const std::st
             }});
 }
 
-cudaError_t launch(ThreadState& thread, const void* function, void** arguments,
-                   cudaStream_t stream) {
+Captured capture_idle_kernel(const StreamRef& ref, std::uint64_t duration_ns) {
+  return capture_work(ref, {.kind = NodeKind::Work,
+                            .type = cudaGraphNodeTypeKernel,
+                            .run = [duration_ns] { return NodeRun{.duration_ns = duration_ns}; }});
+}
+
+cudaError_t refuse_kernel(ThreadState& thread, const std::string& name) {
+  return lack(thread, kKernelGap + name,
+              "kernel " + name +
+                  " has no host model; register one with simcu_register_kernel, or let kernels do "
+                  "nothing: simcuda-run --kernels nothing");
+}
+
+}  // namespace
+
+cudaError_t launch_kernel(ThreadState& thread, const std::string& name, void** arguments,
+                          cudaStream_t stream) {
   const StreamRef ref =
       current_device(thread) == nullptr ? StreamRef{} : resolve_stream(thread, stream);
   if (ref.device == nullptr) {
     return cudaErrorInvalidResourceHandle;
   }
-  const std::string name = kernel_name(function);
-  if (name.empty()) {
-    return explain(thread, cudaErrorInvalidDeviceFunction,
-                   "launch of a function that was never registered");
-  }
   const Model model = find_model(name);
-  if (model.function == nullptr) {
-    return explain(
-        thread, cudaErrorNotSupported,
-        "kernel " + name + " has no host model; register one with simcu_register_kernel");
+  const bool has_model = model.function != nullptr && arguments != nullptr;
+  const std::optional<std::uint64_t> idle_ns = has_model ? std::nullopt : kernel_duration_ns(name);
+  if (!has_model && !idle_ns) {
+    return refuse_kernel(thread, name);
   }
   thread.charge(CostId::Launch);
   if (ref.captured) [[unlikely]] {
-    if (const Captured captured = capture_kernel(thread, ref, name, model, arguments)) {
-      return *captured;
-    }
+    const Captured captured = has_model ? capture_kernel(thread, ref, name, model, arguments)
+                                        : capture_idle_kernel(ref, *idle_ns);
+    if (captured) return *captured;
   }
-  const std::uint64_t duration_ns = model.function(arguments, model.context);
+  const std::uint64_t duration_ns = has_model ? model.function(arguments, model.context) : *idle_ns;
   const std::lock_guard lock(ref.device->mutex);
   const Outcome outcome = ref.device->core.streams().launch(ref.id, duration_ns, thread.now_ns());
   charge_work(thread, *ref.device, outcome.work);
   return to_error(outcome.status);
 }
 
-cudaError_t launch_host_function(ThreadState& thread, cudaStream_t stream, cudaHostFn_t function,
-                                 void* data) {
-  const StreamRef ref =
-      current_device(thread) == nullptr ? StreamRef{} : resolve_stream(thread, stream);
-  if (ref.device == nullptr) {
-    return cudaErrorInvalidResourceHandle;
+namespace {
+
+cudaError_t launch(ThreadState& thread, const void* function, void** arguments,
+                   cudaStream_t stream) {
+  const std::string name = registered_kernel_name(function);
+  if (name.empty()) {
+    return explain(thread, cudaErrorInvalidDeviceFunction,
+                   "launch of a function that was never registered");
   }
-  if (function == nullptr) {
-    return cudaErrorInvalidValue;
-  }
-  thread.charge(CostId::Launch);
-  if (ref.captured) [[unlikely]] {
-    const Captured captured = capture_work(ref, {.kind = NodeKind::HostFunction,
-                                                 .type = cudaGraphNodeTypeHost,
-                                                 .function = function,
-                                                 .data = data});
-    if (captured) return *captured;
-  }
-  return enqueue_host_function(thread, *ref.device, ref.id, {function, data});
+  return launch_kernel(thread, name, arguments, stream);
 }
 
 }  // namespace
-
-cudaError_t enqueue_host_function(ThreadState& thread, SimulatedDevice& device, StreamId stream,
-                                  HostFunction what) {
-  {
-    const std::lock_guard lock(device.mutex);
-    StreamOrder& order = device.core.streams();
-    const EventId after = order.create_event();
-    const Status status = order.record(after, stream, thread.now_ns());
-    if (status != Status::Ok) {
-      return to_error(status);
-    }
-    device.host_functions.push_back({.after = after, .function = what.function, .data = what.data});
-  }
-  run_ready_host_functions(device, thread);
-  return cudaSuccess;
-}
-
-void run_ready_host_functions(SimulatedDevice& device, ThreadState& /*thread*/) {
-  std::unique_lock lock(device.mutex);
-  std::size_t at = 0;
-  while (at < device.host_functions.size()) {
-    const PendingHostFunction next = device.host_functions[at];
-    StreamOrder& order = device.core.streams();
-    if (order.event_finish(next.after).status == Status::Blocked) {
-      ++at;
-      continue;
-    }
-    device.host_functions.erase(device.host_functions.begin() + static_cast<std::ptrdiff_t>(at));
-    // Whatever the function tells the rest of the host comes after it.
-    if (order.followed() != nullptr) order.followed()->host_saw(next.after);
-    static_cast<void>(order.destroy_event(next.after));
-    lock.unlock();
-    next.function(next.data);
-    lock.lock();
-    at = 0;
-  }
-}
 
 void add_kernel_model(const char* name_part, SimcuKernelModel model, void* context) {
   Kernels& all = kernels();
@@ -284,10 +253,27 @@ SIMCUDA_EXPORT cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, di
                           shared_memory_bytes, stream);
 }
 
-SIMCUDA_EXPORT cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function,
-                                              void* data) {
-  return runtime_call<"cudaLaunchHostFunc">({number(stream)}, [&](ThreadState& thread) {
-    return launch_host_function(thread, stream, function, data);
+SIMCUDA_EXPORT cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 /*grid*/,
+                                                       dim3 /*block*/, void** arguments,
+                                                       size_t /*shared_memory_bytes*/,
+                                                       cudaStream_t stream) {
+  return runtime_call<"cudaLaunchCooperativeKernel">(
+      {number(function), number(stream)},
+      [&](ThreadState& thread) { return launch(thread, function, arguments, stream); });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute,
+                                                int value) {
+  return runtime_call<"cudaFuncSetAttribute">(
+      {number(function), as_number(attribute), as_number(value)}, [&](ThreadState&) {
+        return registered_kernel_name(function).empty() ? cudaErrorInvalidDeviceFunction
+                                                        : cudaSuccess;
+      });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaFuncSetCacheConfig(const void* function, cudaFuncCache /*wanted*/) {
+  return runtime_call<"cudaFuncSetCacheConfig">({number(function)}, [&](ThreadState&) {
+    return registered_kernel_name(function).empty() ? cudaErrorInvalidDeviceFunction : cudaSuccess;
   });
 }
 
@@ -299,7 +285,7 @@ SIMCUDA_EXPORT cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes,
     if (device == nullptr || attributes == nullptr) {
       return device == nullptr ? cudaErrorNoDevice : cudaErrorInvalidValue;
     }
-    if (kernel_name(function).empty()) {
+    if (registered_kernel_name(function).empty()) {
       return cudaErrorInvalidDeviceFunction;
     }
     const auto attribute = [&](cudaDeviceAttr id) { return device->profile.attributes.at(id); };

@@ -17,6 +17,7 @@
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/fault_plan.h"
 #include "harness/simcuda/shim/gpu_faults.h"
+#include "harness/simcuda/shim/kernel_models.h"
 #include "harness/simcuda/shim/peers.h"
 #include "harness/simcuda/shim/profile.h"
 #include "harness/simcuda/shim/sanitizers.h"
@@ -128,6 +129,7 @@ void start(Library& all) {
         DevicePlace{.index = static_cast<int>(i), .count = static_cast<int>(count)}, profile,
         setup));
   }
+  read_kernel_durations();
   leave_host_caches_warm(is_second_word("SIMCUDA_HOST_CACHES", "cold", "warm"));
   if (const char* faults = std::getenv("SIMCUDA_FAIL"); faults != nullptr) {
     add_faults(faults);
@@ -189,19 +191,16 @@ __attribute__((constructor)) void take_other_names() {
   }
 }
 
+__attribute__((constructor)) void look_for_sanitizer() {
+  if (under_thread_sanitizer() && AnnotateIgnoreSyncBegin != nullptr) {
+    slow_reasons.fetch_or(kSanitized);
+  }
+}
+
 // simcuda-run asks for it: the program's own runtime, if it has one, has not been called yet.
 __attribute__((constructor)) void take_static_runtimes() {
   if (std::getenv("SIMCUDA_REDIRECT_STATIC") != nullptr) {
     redirect_static_runtimes();
-  }
-}
-
-// At the end, also for simcuda-run: a program that called stubs saw errors that a GPU has not.
-__attribute__((destructor)) void report_unimplemented() {
-  if (std::getenv("SIMCUDA_REPORT") != nullptr && simcu_unimplemented_count() != 0) {
-    std::fprintf(
-        stderr, "simcuda: %llu calls failed that a GPU would have served; simcuda lacks: %s\n",
-        static_cast<unsigned long long>(simcu_unimplemented_count()), simcu_unimplemented_names());
   }
 }
 

@@ -1,6 +1,7 @@
 // cudaMalloc and cudaFree, and questions about device memory. In: sizes and pointers. Out: what the
 // core's device answers, with the modelled time of the driver's work.
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/gaps.h"
 #include "harness/simcuda/shim/gpu_faults.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/twins.h"
@@ -44,6 +45,7 @@ cudaError_t deallocate(ThreadState& thread, void* pointer) {
       next_free_leaks(device->index)) {
     return cudaSuccess;
   }
+  promise_before(thread, device);  // for whoever looks at the memory then (simcu_view)
   const TickScope ticks(thread);
   std::unique_lock lock(device->mutex);
   const Outcome outcome = wait_for_gates(
@@ -83,8 +85,8 @@ cudaError_t allocate_rows(ThreadState& thread, void** pointer, std::size_t* pitc
 }
 
 cudaError_t refuse_managed(ThreadState& thread) {
-  return explain(thread, cudaErrorNotSupported,
-                 "simcuda has no managed memory: the host cannot reach device memory");
+  return lack(thread, "cudaMallocManaged",
+              "simcuda has no managed memory: the host cannot reach device memory");
 }
 
 cudaError_t memory_info(ThreadState& thread, std::size_t* free_bytes, std::size_t* total_bytes) {

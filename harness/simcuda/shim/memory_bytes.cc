@@ -21,6 +21,18 @@ bool is_one_byte(FillValue value) {
          (value.element_bytes == 4 && value.value == low * 0x01010101U);
 }
 
+// Rows of the host's that the call reads or writes.
+void note_host_rows(const Bytes& bytes, std::size_t pitch_bytes, const CopyShape& shape,
+                    bool is_written) {
+  PromisedOrder& promised = this_thread().promised;
+  if (bytes.device != nullptr || promised.hidden_depth == 0) return;
+  for (std::size_t row = 0; row < shape.row_count; ++row) {
+    promised.host_bytes.push_back({.begin = bytes.data + row * pitch_bytes,
+                                   .size_bytes = shape.width_bytes,
+                                   .is_written = is_written});
+  }
+}
+
 }  // namespace
 
 Bytes locate(const void* pointer, std::size_t size_bytes) {
@@ -66,6 +78,8 @@ std::uint64_t copy_ns(const Bytes& to, const Bytes& from, std::size_t size_bytes
 }
 
 void move_bytes(const Bytes& to, const Bytes& from, const CopyShape& shape) {
+  note_host_rows(from, shape.from_pitch_bytes, shape, false);
+  note_host_rows(to, shape.to_pitch_bytes, shape, true);
   for (std::size_t row = 0; row < shape.row_count; ++row) {
     std::memmove(to.data + row * shape.to_pitch_bytes, from.data + row * shape.from_pitch_bytes,
                  shape.width_bytes);
@@ -80,6 +94,7 @@ void set_bytes(const Bytes& to, FillValue value, const CopyShape& shape) {
                              static_cast<unsigned char>(value.value));
     return;
   }
+  note_host_rows(to, shape.to_pitch_bytes, shape, true);
   for (std::size_t row = 0; row < shape.row_count; ++row) {
     unsigned char* const begin = to.data + row * shape.to_pitch_bytes;
     if (value.element_bytes == 1) {

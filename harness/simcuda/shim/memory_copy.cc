@@ -86,6 +86,7 @@ cudaError_t copy_memory(ThreadState& thread, void* to_pointer, const void* from_
   const Finish before = wait_for_gates(
       *ref.device, lock, [&] { return order.stream_finish(ref.id, thread.now_ns()); });
   thread.advance_to(before.status == Status::Ok ? before.finish_ns : 0);
+  promise_after(thread, order_key(ref));
   if (order.followed() != nullptr && before.status == Status::Ok) {
     order.followed()->host_saw_stream(ref.id);
   }

@@ -1,87 +1,18 @@
 // The cudaMemPool functions: pools are made, set, trimmed and shared with peers. In: handles and
 // attributes. Out: what the core's pools answer, with the modelled time of releasing chunks. What
 // allocates from them is in async_memory.cc.
-#include <cstring>
+#include <string>
 
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/gaps.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/peers.h"
+#include "harness/simcuda/shim/pool_values.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
-
-cudaError_t set_attribute(MemoryPool& pool, cudaMemPoolAttr attribute, const void* value) {
-  int flag = 0;
-  std::uint64_t bytes = 0;
-  if (attribute <= cudaMemPoolReuseAllowInternalDependencies) {
-    std::memcpy(&flag, value, sizeof flag);
-  } else {
-    std::memcpy(&bytes, value, sizeof bytes);
-  }
-  switch (attribute) {
-    case cudaMemPoolReuseFollowEventDependencies:
-      pool.set_follow_event_dependencies(flag != 0);
-      return cudaSuccess;
-    case cudaMemPoolReuseAllowOpportunistic:
-      pool.set_allow_opportunistic(flag != 0);
-      return cudaSuccess;
-    case cudaMemPoolReuseAllowInternalDependencies:
-      pool.set_allow_internal_dependencies(flag != 0);
-      return cudaSuccess;
-    case cudaMemPoolAttrReleaseThreshold:
-      pool.set_release_threshold(bytes);
-      return cudaSuccess;
-    case cudaMemPoolAttrReservedMemHigh:
-    case cudaMemPoolAttrUsedMemHigh:
-      if (bytes != 0) {
-        return cudaErrorInvalidValue;  // the high marks can only be set back
-      }
-      if (attribute == cudaMemPoolAttrReservedMemHigh) {
-        pool.reset_reserved_high();
-      } else {
-        pool.reset_used_high();
-      }
-      return cudaSuccess;
-    default:
-      return cudaErrorInvalidValue;
-  }
-}
-
-cudaError_t get_attribute(const MemoryPool& pool, cudaMemPoolAttr attribute, void* value) {
-  const PoolAttributes& attributes = pool.attributes();
-  const PoolUsage usage = pool.usage();
-  const auto give_flag = [&](bool flag) {
-    const int as_int = flag ? 1 : 0;
-    std::memcpy(value, &as_int, sizeof as_int);
-    return cudaSuccess;
-  };
-  const auto give_bytes = [&](std::uint64_t bytes) {
-    std::memcpy(value, &bytes, sizeof bytes);
-    return cudaSuccess;
-  };
-  switch (attribute) {
-    case cudaMemPoolReuseFollowEventDependencies:
-      return give_flag(attributes.follow_event_dependencies);
-    case cudaMemPoolReuseAllowOpportunistic:
-      return give_flag(attributes.allow_opportunistic);
-    case cudaMemPoolReuseAllowInternalDependencies:
-      return give_flag(attributes.allow_internal_dependencies);
-    case cudaMemPoolAttrReleaseThreshold:
-      return give_bytes(attributes.release_threshold_bytes);
-    case cudaMemPoolAttrReservedMemCurrent:
-      return give_bytes(usage.reserved_bytes);
-    case cudaMemPoolAttrReservedMemHigh:
-      return give_bytes(usage.reserved_bytes_high);
-    case cudaMemPoolAttrUsedMemCurrent:
-      return give_bytes(usage.used_bytes);
-    case cudaMemPoolAttrUsedMemHigh:
-      return give_bytes(usage.used_bytes_high);
-    default:
-      return cudaErrorInvalidValue;
-  }
-}
 
 // Runs `body` on the core's pool under the device's lock.
 template <class Body>
@@ -95,10 +26,27 @@ cudaError_t with_pool(cudaMemPool_t handle, Body body) {
   return pool == nullptr ? cudaErrorInvalidValue : body(*pool, *object);
 }
 
+// Pools of memory that CUDA has and simcuda has not; null for all others.
+const char* missing_kind(int allocation_type, int location_type) {
+#if CUDART_VERSION >= 13000
+  if (allocation_type == cudaMemAllocationTypeManaged) return "pool of managed memory";
+#endif
+  const bool is_host = location_type == cudaMemLocationTypeHost ||
+                       location_type == cudaMemLocationTypeHostNuma ||
+                       location_type == cudaMemLocationTypeHostNumaCurrent;
+  return allocation_type == cudaMemAllocationTypePinned && is_host ? "pool of host memory"
+                                                                   : nullptr;
+}
+
 cudaError_t create_pool(ThreadState& thread, cudaMemPool_t* result,
                         const cudaMemPoolProps* properties) {
-  if (result == nullptr || properties == nullptr ||
-      properties->allocType != cudaMemAllocationTypePinned ||
+  if (result == nullptr || properties == nullptr) {
+    return cudaErrorInvalidValue;
+  }
+  if (const char* const missing = missing_kind(properties->allocType, properties->location.type)) {
+    return lack(thread, missing, std::string("simcuda has no ") + missing);
+  }
+  if (properties->allocType != cudaMemAllocationTypePinned ||
       properties->location.type != cudaMemLocationTypeDevice) {
     return cudaErrorInvalidValue;
   }
@@ -107,8 +55,8 @@ cudaError_t create_pool(ThreadState& thread, cudaMemPool_t* result,
     return cudaErrorInvalidValue;
   }
   if (properties->handleTypes != cudaMemHandleTypeNone) {
-    return explain(thread, cudaErrorNotSupported,
-                   "simcuda: pools cannot be shared between processes");
+    return lack(thread, "pool with handles for other processes",
+                "simcuda: pools cannot be shared between processes");
   }
   const TickScope ticks(thread);
   const std::lock_guard lock(device->mutex);
@@ -171,7 +119,7 @@ cudaError_t set_pool_attribute(ThreadState& thread, cudaMemPool_t pool, int attr
   return value == nullptr
              ? cudaErrorInvalidValue
              : with_pool(pool, [&](MemoryPool& core, SimPool&) {
-                 return set_attribute(core, static_cast<cudaMemPoolAttr>(attribute), value);
+                 return set_pool_value(core, static_cast<cudaMemPoolAttr>(attribute), value);
                });
 }
 
@@ -181,7 +129,7 @@ cudaError_t get_pool_attribute(ThreadState& thread, cudaMemPool_t pool, int attr
   return value == nullptr
              ? cudaErrorInvalidValue
              : with_pool(pool, [&](MemoryPool& core, SimPool&) {
-                 return get_attribute(core, static_cast<cudaMemPoolAttr>(attribute), value);
+                 return get_pool_value(core, static_cast<cudaMemPoolAttr>(attribute), value);
                });
 }
 
@@ -242,6 +190,27 @@ cudaError_t current_pool(ThreadState& thread, cudaMemPool_t* pool, int index) {
   const std::lock_guard lock(device->mutex);
   *pool = reinterpret_cast<cudaMemPool_t>(device->current_pool);
   return cudaSuccess;
+}
+
+// The pool that is the location's at first, or the one that allocations there use now.
+enum class PoolRole : std::uint8_t { Default, Current };
+cudaError_t pool_of_location(ThreadState& thread, cudaMemPool_t* pool,
+                             const cudaMemLocation* location, int allocation_type, PoolRole role) {
+  if (pool == nullptr || location == nullptr) return cudaErrorInvalidValue;
+  if (const char* const missing = missing_kind(allocation_type, location->type)) {
+    return lack(thread, missing, std::string("simcuda has no ") + missing);
+  }
+  if (allocation_type != cudaMemAllocationTypePinned ||
+      location->type != cudaMemLocationTypeDevice) {
+    return cudaErrorInvalidValue;
+  }
+  return role == PoolRole::Default ? default_pool(thread, pool, location->id)
+                                   : current_pool(thread, pool, location->id);
+}
+
+// No pool has handles for other processes.
+cudaError_t export_pool(cudaMemPool_t pool) {
+  return with_pool(pool, [](MemoryPool&, SimPool&) { return cudaErrorInvalidValue; });
 }
 
 cudaError_t set_current_pool(ThreadState& thread, int index, cudaMemPool_t pool) {
@@ -341,5 +310,42 @@ SIMCUDA_EXPORT CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPoo
     return as_result(error);
   });
 }
+
+SIMCUDA_EXPORT cudaError_t cudaMemPoolExportToShareableHandle(void* /*handle*/, cudaMemPool_t pool,
+                                                              cudaMemAllocationHandleType type,
+                                                              unsigned int flags) {
+  return runtime_call<"cudaMemPoolExportToShareableHandle">(
+      {number(pool), as_number(type), flags}, [&](ThreadState&) { return export_pool(pool); });
+}
+SIMCUDA_DRIVER(cuMemPoolExportToShareableHandle,
+               (void* /*handle*/, CUmemoryPool pool, CUmemAllocationHandleType type,
+                unsigned long long flags),
+               (number(pool), as_number(type), flags), export_pool(pool))
+
+#if CUDART_VERSION >= 13000
+SIMCUDA_EXPORT cudaError_t cudaMemGetDefaultMemPool(cudaMemPool_t* pool, cudaMemLocation* location,
+                                                    cudaMemAllocationType type) {
+  return runtime_call<"cudaMemGetDefaultMemPool">({as_number(type)}, [&](ThreadState& thread) {
+    return pool_of_location(thread, pool, location, type, PoolRole::Default);
+  });
+}
+SIMCUDA_DRIVER(cuMemGetDefaultMemPool,
+               (CUmemoryPool * pool, CUmemLocation* location, CUmemAllocationType type),
+               (as_number(type)),
+               pool_of_location(thread, pool, as_runtime<cudaMemLocation>(location), type,
+                                PoolRole::Default))
+
+SIMCUDA_EXPORT cudaError_t cudaMemGetMemPool(cudaMemPool_t* pool, cudaMemLocation* location,
+                                             cudaMemAllocationType type) {
+  return runtime_call<"cudaMemGetMemPool">({as_number(type)}, [&](ThreadState& thread) {
+    return pool_of_location(thread, pool, location, type, PoolRole::Current);
+  });
+}
+SIMCUDA_DRIVER(cuMemGetMemPool,
+               (CUmemoryPool * pool, CUmemLocation* location, CUmemAllocationType type),
+               (as_number(type)),
+               pool_of_location(thread, pool, as_runtime<cudaMemLocation>(location), type,
+                                PoolRole::Current))
+#endif
 
 }  // namespace simcuda

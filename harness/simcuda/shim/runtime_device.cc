@@ -10,6 +10,7 @@
 #include "harness/simcuda/shim/device_properties.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/simulated_device.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -36,6 +37,10 @@ cudaError_t get_limit(const ThreadState& thread, std::size_t* value, int limit) 
   }
   *value = found->second;
   return cudaSuccess;
+}
+
+cudaError_t done(const ThreadState& thread) {
+  return current_device(thread) == nullptr ? cudaErrorNoDevice : cudaSuccess;
 }
 
 // Kept as it was asked for. No memory is taken for it.
@@ -226,5 +231,10 @@ SIMCUDA_EXPORT cudaError_t cudaPeekAtLastError() {
     return state.last_error;
   });
 }
+
+// A profiler would have nothing to see, and there is no cache whose lines persist.
+SIMCUDA_TWINS(cudaProfilerStart, cuProfilerStart, (), (), done(thread))
+SIMCUDA_TWINS(cudaProfilerStop, cuProfilerStop, (), (), done(thread))
+SIMCUDA_TWINS(cudaCtxResetPersistingL2Cache, cuCtxResetPersistingL2Cache, (), (), done(thread))
 
 }  // namespace simcuda

@@ -210,6 +210,7 @@ StreamRef resolve_stream(ThreadState& thread, cudaStream_t stream) {
   if (stream == nullptr) stream = thread.null_stream;
   if (stream == nullptr || stream == cudaStreamLegacy) {
     SimulatedDevice* const device = current_device(thread);
+    promise_before(thread, device);
     return {.device = device,
             .captured = device != nullptr &&
                         device->blocking_capture_count.load(std::memory_order_relaxed) != 0};
@@ -230,6 +231,10 @@ StreamRef resolve_stream(ThreadState& thread, cudaStream_t stream) {
     stream = thread.per_thread_streams[index];
   }
   const SimStream* const object = live_object<SimStream>(stream);
+  if (object != nullptr) {
+    promise_before(thread, object);
+    promise_before(thread, object->device);
+  }
   return object == nullptr ? StreamRef{}
                            : StreamRef{.device = object->device,
                                        .id = object->id,

@@ -108,6 +108,7 @@ class SimulatedDevice {
     std::uint64_t size_bytes = 0;
     std::uint64_t reference_count = 0;
     std::uint64_t mapping_count = 0;
+    CUmemAllocationProp properties{};  // as the handle was asked for
   };
   std::unordered_map<MemoryHandle, HandleUse> handles;
   void drop_if_unused(MemoryHandle handle);
@@ -125,6 +126,10 @@ struct StreamRef {
   const SimStream* stream = nullptr;  // null for the legacy stream
   bool captured = false;              // its calls go through capture.h
 };
+// What stands for its order; the legacy stream's is the device's.
+[[nodiscard]] inline const void* order_key(const StreamRef& ref) {
+  return ref.stream != nullptr ? static_cast<const void*>(ref.stream) : ref.device;
+}
 [[nodiscard]] StreamRef resolve_stream(ThreadState& thread, cudaStream_t stream);
 // Null where the handle is not valid.
 [[nodiscard]] SimEvent* resolve_event(cudaEvent_t event);

@@ -68,6 +68,7 @@ cudaError_t query_stream(ThreadState& thread, cudaStream_t stream) {
   const std::lock_guard lock(ref.device->mutex);
   const Status status = ref.device->core.streams().query_stream(ref.id, thread.now_ns());
   thread.charge(status == Status::NotReady ? CostId::StreamQueryNotReady : CostId::StreamQuery);
+  if (status == Status::Ok) promise_after(thread, order_key(ref));
   return to_error(status);
 }
 
@@ -79,6 +80,7 @@ cudaError_t synchronize_stream(ThreadState& thread, cudaStream_t stream) {
   if (ref.captured) [[unlikely]] {
     if (const Captured captured = capture_forbids(ref)) return *captured;
   }
+  promise_after(thread, order_key(ref));
   return synchronize(thread, *ref.device, CostId::StreamSynchronize,
                      [&] { return ref.device->core.synchronize_stream(ref.id, thread.now_ns()); });
 }
@@ -182,6 +184,7 @@ SIMCUDA_EXPORT cudaError_t cudaDeviceSynchronize() {
     if (device == nullptr) {
       return cudaErrorNoDevice;
     }
+    promise_after(thread, device);
     return synchronize(thread, *device, CostId::DeviceSynchronize,
                        [&] { return device->core.synchronize_device(thread.now_ns()); });
   });

@@ -315,6 +315,63 @@ TEST_CASE("stream 0 is the thread's own in the functions for per-thread default 
   CHECK(cudaDeviceSynchronize() == cudaSuccess);
 }
 
+TEST_CASE("a memory handle tells what it was asked for") {
+  DRIVER(cuMemCreate);
+  DRIVER(cuMemRelease);
+  DRIVER(cuMemGetAllocationPropertiesFromHandle);
+  REQUIRE(cudaFree(nullptr) == cudaSuccess);
+  for (const unsigned char compression :
+       {CU_MEM_ALLOCATION_COMP_NONE, CU_MEM_ALLOCATION_COMP_GENERIC}) {
+    CUmemAllocationProp wanted{};
+    wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    wanted.allocFlags.compressionType = compression;
+    CUmemGenericAllocationHandle handle = 0;
+    REQUIRE(cuMemCreate_found(&handle, 2 * kMiB, &wanted, 0) == CUDA_SUCCESS);
+    CUmemAllocationProp got{};
+    CHECK(cuMemGetAllocationPropertiesFromHandle_found(&got, handle) == CUDA_SUCCESS);
+    CHECK(got.allocFlags.compressionType == compression);
+    CHECK(got.location.type == CU_MEM_LOCATION_TYPE_DEVICE);
+    CHECK(cuMemRelease_found(handle) == CUDA_SUCCESS);
+  }
+}
+
+TEST_CASE("small functions that programs of memory call") {
+  cudaPitchedPtr pitched{};
+  CHECK(cudaMalloc3D(&pitched, {100, 4, 4}) == cudaSuccess);
+  CHECK(pitched.pitch >= 100);
+  CHECK(cudaMemset(pitched.ptr, 0, pitched.pitch * 16) == cudaSuccess);
+  CHECK(cudaFree(pitched.ptr) == cudaSuccess);
+  CHECK(cudaCtxResetPersistingL2Cache() == cudaSuccess);
+  std::size_t heap_bytes = 0;
+  CHECK(cudaDeviceSetLimit(cudaLimitMallocHeapSize, 16 * kMiB) == cudaSuccess);
+  CHECK(cudaDeviceGetLimit(&heap_bytes, cudaLimitMallocHeapSize) == cudaSuccess);
+  CHECK(heap_bytes == 16 * kMiB);
+
+  cudaStream_t stream = nullptr;
+  REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
+  cudaStream_t seen = nullptr;
+  CHECK(cudaStreamAddCallback(
+            stream,
+            [](cudaStream_t its, cudaError_t error, void* data) {
+              if (error == cudaSuccess) *static_cast<cudaStream_t*>(data) = its;
+            },
+            &seen, 0) == cudaSuccess);
+  CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+  CHECK(seen == stream);
+  CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+#if CUDART_VERSION >= 13000
+  cudaMemLocation device{};
+  device.type = cudaMemLocationTypeDevice;
+  cudaMemPool_t by_location = nullptr;
+  cudaMemPool_t by_device = nullptr;
+  CHECK(cudaMemGetDefaultMemPool(&by_location, &device, cudaMemAllocationTypePinned) ==
+        cudaSuccess);
+  CHECK(cudaDeviceGetDefaultMemPool(&by_device, 0) == cudaSuccess);
+  CHECK(by_location == by_device);
+#endif
+}
+
 // The last one: it takes everything away from the tests before it.
 TEST_CASE("a reset device has nothing of the program's") {
   std::size_t before = 0;

@@ -56,6 +56,17 @@ case $output in
 *) fail "a data race was not reported: $output" ;;
 esac
 
+# Locks inside of the runtime order nothing that CUDA does not promise, and what it promises does.
+for i in 1 2 3; do
+  run tsan late_race
+  case $output in
+  *"data race"*write_between_calls*) ;;
+  *) fail "a race between calls was not reported: $output" ;;
+  esac
+  run tsan ordered
+  [ "$code-$output" = 0-done ] || fail "a read after an event: exit $code: $output"
+done
+
 run asan outside
 case $output in
 *heap-buffer-overflow*copy_from_outside*) ;;

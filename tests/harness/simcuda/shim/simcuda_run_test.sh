@@ -1,11 +1,13 @@
 #!/bin/sh
 # simcuda-run: programs with the shared and with the static CUDA runtime run; what cannot run is
-# named, with the remedy. In: simcuda-run, the static program, the shared one, strip.
+# named, with the remedy. In: simcuda-run, the static program, the shared one, strip, the program
+# that meets gaps.
 set -u
 launcher=$1
 static_program=$2
 shared_program=$3
 strip=$4
+gaps_program=$5
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failures=0
@@ -61,6 +63,33 @@ chmod +x "$work/text"
 expect 126 "cannot start $work/text" -- "$launcher" "$work/text"
 expect 125 "usage: simcuda-run" -- "$launcher"
 expect 0 "usage: simcuda-run" -- "$launcher" --help
+# What simcuda lacks is named at the end, with the place of the first call.
+expect 0 "launch 801, 0 ms" "simcuda lacks: kernel _Z14kernel_of_gapsPi" \
+  "kernel _Z14kernel_of_gapsPi: 1 times, first from $gaps_program+0x" "add --kernels nothing" -- \
+  "$launcher" "$gaps_program" kernel
+expect 0 "managed 801" "cudaMallocManaged: 1 times, first from $gaps_program+0x" -- \
+  "$launcher" "$gaps_program" managed
+expect 0 "host 801, shared 801, exported 1" "pool of host memory: 1 times, first from $gaps_program" \
+  "pool with handles for other processes: 1 times" -- "$launcher" "$gaps_program" pools
+expect 0 "loaded 0, missing 500, found 0" "launch 801, 0 ms" "simcuda lacks: kernel idle_kernel" -- \
+  "$launcher" "$gaps_program" module
+
+# Kernels that do nothing, for as long as is said.
+for case in nothing:0 nothing:5000000:5 _of_gaps:7000000:7 nothing:1000000,kernel_of:9000000:9; do
+  kernels=${case%:*}
+  expect 0 "launch 0, ${case##*:} ms" -- "$launcher" --kernels "$kernels" "$gaps_program" kernel
+  case $output in *lacks*) echo "FAILED: $kernels: $output"; failures=$((failures + 1)) ;; esac
+done
+printf '# kernels\nkernel_of_gaps 4000000\n' >"$work/kernels"
+expect 0 "launch 0, 4 ms" -- "$launcher" --kernels "@$work/kernels" "$gaps_program" kernel
+expect 0 "launch 801" "simcuda lacks: kernel" -- "$launcher" --kernels other:1 "$gaps_program" kernel
+expect 0 "launch 0, 3 ms" "occupancy 0, blocks 2" "unloaded 0, stale 400" -- \
+  "$launcher" --kernels nothing:3000000 "$gaps_program" module
+for wrong in some nothing:x "@$work/none"; do
+  expect 0 "launch 3" "SIMCUDA_KERNELS: " -- "$launcher" --kernels "$wrong" "$gaps_program" kernel
+done
+expect 125 "--kernels: wanted nothing" -- "$launcher" --kernels
+
 # Scripts and what they start run on simcuda too.
 printf '#!/bin/sh\nexec "$@"\n' >"$work/script"
 chmod +x "$work/script"

@@ -1,5 +1,6 @@
 // A program with threads on the simulated CUDA runtime, built plain and under sanitizers by
-// sanitizer_test.sh. In: clean, race (two threads write one variable), outside (a host buffer is
+// sanitizer_test.sh. In: clean, race (two threads write one variable), late_race (they do so
+// between calls), ordered (one reads what the other's work has copied), outside (a host buffer is
 // read beyond its end by a copy), device (the host writes to a device pointer); addresses; or
 // reservations. Out: "done"; or, without threads, addresses relative to the first one, which no
 // sanitizer may change, or how many large ranges there are addresses for.
@@ -8,6 +9,7 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -72,6 +74,7 @@ void print_addresses() {
 void count_reservations() {
   constexpr std::uint64_t kRangeBytes = (std::uint64_t{140} << 30) / 8 * 9;
   constexpr int kCountMax = 600;
+  must(cudaFree(nullptr), "cudaFree");  // initialises the driver
   const auto reserve = FIND(cuMemAddressReserve);
   int count = 0;
   CUdeviceptr place = 0;
@@ -113,6 +116,53 @@ void use_device(bool race) {
   must(cudaStreamDestroy(stream), "cudaStreamDestroy");
 }
 
+// Calls of two threads that have nothing in common but the device.
+void write_between_calls() {
+  cudaStream_t stream = nullptr;
+  cudaEvent_t event = nullptr;
+  must(cudaStreamCreate(&stream), "cudaStreamCreate");
+  must(cudaEventCreate(&event), "cudaEventCreate");
+  for (int round = 0; round < 2000; ++round) {
+    ++unprotected_counter;
+    void* block = nullptr;
+    void* pooled = nullptr;
+    must(cudaEventRecord(event, stream), "cudaEventRecord");
+    must(cudaMalloc(&block, 1 << 20), "cudaMalloc");
+    must(cudaMallocAsync(&pooled, 4 << 20, stream), "cudaMallocAsync");
+    must(cudaFreeAsync(pooled, stream), "cudaFreeAsync");
+    must(cudaFree(block), "cudaFree");
+  }
+}
+
+void race_between_calls() {
+  std::array<std::thread, 2> threads;
+  for (std::thread& thread : threads) thread = std::thread(&write_between_calls);
+  for (std::thread& thread : threads) thread.join();
+}
+
+// The event alone orders the copy before the read: the flag tells of it and orders nothing.
+void read_after_event() {
+  std::atomic<bool> recorded{false};
+  cudaEvent_t event = nullptr;
+  must(cudaEventCreate(&event), "cudaEventCreate");
+  std::array<unsigned char, 64> bytes{};
+  std::thread writer([&] {
+    void* block = nullptr;
+    cudaStream_t stream = nullptr;
+    must(cudaStreamCreate(&stream), "cudaStreamCreate");
+    must(cudaMalloc(&block, bytes.size()), "cudaMalloc");
+    must(cudaMemsetAsync(block, 3, bytes.size(), stream), "cudaMemsetAsync");
+    must(cudaMemcpyAsync(bytes.data(), block, bytes.size(), cudaMemcpyDeviceToHost, stream),
+         "cudaMemcpyAsync");
+    must(cudaEventRecord(event, stream), "cudaEventRecord");
+    recorded.store(true, std::memory_order_relaxed);
+  });
+  while (!recorded.load(std::memory_order_relaxed)) std::this_thread::yield();
+  must(cudaEventSynchronize(event), "cudaEventSynchronize");
+  must(bytes[9] != 3, "contents");
+  writer.join();
+}
+
 // One more byte than the buffer has: only a sanitizer sees it.
 void copy_from_outside() {
   void* block = nullptr;
@@ -137,6 +187,15 @@ int main(int argument_count, char** arguments) {
   }
   if (mode == "reservations") {
     count_reservations();
+    return 0;
+  }
+  if (mode == "late_race") {
+    race_between_calls();
+    return 0;
+  }
+  if (mode == "ordered") {
+    read_after_event();
+    std::printf("done\n");
     return 0;
   }
   std::array<std::thread, 2> first;  // the first calls of all come from two threads

@@ -1,0 +1,98 @@
+// A program that meets what simcuda lacks, for simcuda_run_test.sh. In: kernel, module, managed or
+// pools. Out: the errors by number, and how long the kernel took.
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <string>
+
+__global__ void kernel_of_gaps(int* value) { *value = 1; }
+
+namespace {
+
+template <class Function>
+Function* driver(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(dlopen("libcuda.so.1", RTLD_NOW), name));
+}
+#define DRIVER(name) driver<decltype(name)>(#name)
+
+// What the launch between the events says, and how long the stream worked on it.
+template <class Launch>
+void time_launch(Launch launch) {
+  cudaEvent_t begin = nullptr;
+  cudaEvent_t end = nullptr;
+  cudaEventCreate(&begin);
+  cudaEventCreate(&end);
+  cudaEventRecord(begin, nullptr);
+  const int error = launch();
+  cudaEventRecord(end, nullptr);
+  cudaEventSynchronize(end);
+  float milliseconds = 0;
+  cudaEventElapsedTime(&milliseconds, begin, end);
+  std::printf("launch %d, %.0f ms\n", error, static_cast<double>(milliseconds));
+}
+
+void launch_kernel() {
+  int* value = nullptr;
+  cudaMalloc(reinterpret_cast<void**>(&value), sizeof *value);
+  time_launch([&] {
+    kernel_of_gaps<<<1, 1>>>(value);
+    return static_cast<int>(cudaGetLastError());
+  });
+}
+
+void launch_module() {
+  cudaFree(nullptr);
+  const char* const ptx = ".version 8.0\n.target sm_90\n.visible .entry idle_kernel()\n{ ret; }\n";
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  const int loaded = DRIVER(cuModuleLoadData)(&module, ptx);
+  const int missing = DRIVER(cuModuleGetFunction)(&function, module, "idle");
+  const int found = DRIVER(cuModuleGetFunction)(&function, module, "idle_kernel");
+  std::printf("loaded %d, missing %d, found %d\n", loaded, missing, found);
+  int blocks = 0;
+  const int asked = DRIVER(cuOccupancyMaxActiveBlocksPerMultiprocessor)(&blocks, function, 1024, 0);
+  std::printf("occupancy %d, blocks %d\n", asked, blocks);
+  time_launch([&] {
+    return static_cast<int>(
+        DRIVER(cuLaunchKernel)(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+  });
+  const int unloaded = DRIVER(cuModuleUnload)(module);
+  const int stale =
+      DRIVER(cuLaunchKernel)(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+  std::printf("unloaded %d, stale %d\n", unloaded, stale);
+}
+
+void make_pools() {
+  cudaMemPoolProps properties{};
+  cudaMemPool_t pool = nullptr;
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location.type = cudaMemLocationTypeHostNuma;
+  const int host = cudaMemPoolCreate(&pool, &properties);
+  properties.location = {cudaMemLocationTypeDevice, 0};
+  properties.handleTypes = cudaMemHandleTypePosixFileDescriptor;
+  const int shared = cudaMemPoolCreate(&pool, &properties);
+  properties.handleTypes = cudaMemHandleTypeNone;
+  cudaMemPoolCreate(&pool, &properties);
+  int handle = -1;
+  const int exported =
+      cudaMemPoolExportToShareableHandle(&handle, pool, cudaMemHandleTypePosixFileDescriptor, 0);
+  std::printf("host %d, shared %d, exported %d\n", host, shared, exported);
+}
+
+}  // namespace
+
+int main(int argument_count, char** arguments) {
+  const std::string mode = argument_count == 2 ? arguments[1] : "";
+  if (mode == "kernel") {
+    launch_kernel();
+  } else if (mode == "module") {
+    launch_module();
+  } else if (mode == "managed") {
+    void* pointer = nullptr;
+    std::printf("managed %d\n", cudaMallocManaged(&pointer, 1 << 20, cudaMemAttachGlobal));
+  } else {
+    make_pools();
+  }
+}
