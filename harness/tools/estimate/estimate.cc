@@ -90,6 +90,7 @@ class Estimator {
     std::uint64_t oom_count = 0;
     std::uint64_t reserved_bytes = 0;
     std::vector<std::uint64_t> by_phase;
+    CaptureFacts captures;
   };
 
   void estimate_setting(SettingEstimate* setting);
@@ -131,6 +132,7 @@ void Estimator::estimate_setting(SettingEstimate* setting) {
     }
     setting->reserved_bytes = plenty.reserved_bytes;
     setting->reserved_by_phase = plenty.by_phase;
+    setting->captures = plenty.captures;
     const std::uint64_t usable_bytes = usable_device_bytes(simcu_.present);
     for (const std::uint64_t room_bytes : spec_.rooms) {
       const std::uint64_t left_bytes = room_bytes / kDevicePageBytes * kDevicePageBytes;
@@ -177,21 +179,35 @@ Estimator::Pass Estimator::run_pass(const std::string& conf) {
     pass.by_phase[phase] = std::max(pass.by_phase[phase], used_bytes);
     pass.reserved_bytes = std::max(pass.reserved_bytes, used_bytes);
   };
+  CaptureMeter captures;
   trace_->for_each_step_batch([&](const TraceBatch& batch) {
     replayer.reserve_slots(batch.slot_count);
     std::size_t begin = 0;
+    const auto run_to = [&](std::size_t end) {
+      replayer.run(batch.steps.subspan(begin, end - begin));
+      begin = end;
+    };
     for (std::size_t at = 0; at < batch.steps.size() && !replayer.counts().stopped; ++at) {
-      if (batch.steps[at].kind != EventKind::Mark) continue;
-      const std::size_t next = names.after(labels_[batch.steps[at].slot], phase);
-      if (next == phase) continue;
-      replayer.run(batch.steps.subspan(begin, at + 1 - begin));
-      begin = at + 1;
-      end_phase();
-      phase = next;
+      const ReplayStep& step = batch.steps[at];
+      captures.count(step);
+      if (captures.begins_at(step)) {
+        run_to(at);
+        captures.begin(step, simcu_.used_bytes());
+      } else if (captures.ends_at(step)) {
+        run_to(at + 1);
+        captures.end(simcu_.used_bytes());
+      } else if (step.kind == EventKind::Mark) {
+        const std::size_t next = names.after(labels_[step.slot], phase);
+        if (next == phase) continue;
+        run_to(at + 1);
+        end_phase();
+        phase = next;
+      }
     }
-    if (!replayer.counts().stopped) replayer.run(batch.steps.subspan(begin));
+    if (!replayer.counts().stopped) run_to(batch.steps.size());
     return !replayer.counts().stopped;
   });
+  pass.captures = captures.facts();
   work_->synchronize();
   end_phase();
   pass.oom_count = replayer.counts().oom_count;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/tools/estimate/account.h"
+#include "harness/tools/estimate/captures.h"
 #include "workloads/trace/source.h"
 
 namespace allocmark {
@@ -34,6 +35,7 @@ struct SettingEstimate {
   std::uint64_t reserved_bytes = 0;  // largest, where memory is plenty
   std::vector<std::uint64_t> reserved_by_phase = {};
   std::vector<RoomFacts> rooms = {};
+  CaptureFacts captures = {};
   std::string failure = {};  // why the setting cannot run at all
 };
 

@@ -22,13 +22,14 @@ struct Shown {
 };
 
 Shown shown_of(const EstimateAnswer& answer, const SettingEstimate& setting) {
+  const std::uint64_t graphs_bytes = graphs_own_bytes(setting.captures);
   const auto percent = [&](double more) {
     return static_cast<std::uint64_t>(static_cast<double>(setting.reserved_bytes) *
                                       (1 + more / 100));
   };
-  return {.bytes = setting.reserved_bytes + answer.outside.total_bytes(),
+  return {.bytes = setting.reserved_bytes + answer.outside.total_bytes() + graphs_bytes,
           .low_bytes = percent(answer.spread.low) + answer.outside.low_bytes,
-          .high_bytes = percent(answer.spread.high) + answer.outside.high_bytes};
+          .high_bytes = percent(answer.spread.high) + answer.outside.high_bytes + 2 * graphs_bytes};
 }
 
 CardFit fit_on(const EstimateAnswer& answer, const SettingEstimate& setting, const CardRoom& card) {
@@ -53,6 +54,13 @@ OrderedJson uses_json(const std::vector<std::uint64_t>& by_use) {
   return json;
 }
 
+OrderedJson captures_json(const CaptureFacts& captures) {
+  return {{"graph_count", captures.graph_count},
+          {"pool_bytes", captures.bytes},
+          {"own_bytes", graphs_own_bytes(captures)},
+          {"vllm_rule_bytes", vllm_rule_bytes(captures)}};
+}
+
 OrderedJson setting_json(const EstimateAnswer& answer, const SettingEstimate& setting) {
   if (!setting.failure.empty()) return {{"conf", setting.conf}, {"failure", setting.failure}};
   const Shown shown = shown_of(answer, setting);
@@ -70,6 +78,7 @@ OrderedJson setting_json(const EstimateAnswer& answer, const SettingEstimate& se
   return {{"conf", setting.conf},
           {"reserved_bytes", setting.reserved_bytes},
           {"reserved_bytes_by_phase", phases},
+          {"captures", captures_json(setting.captures)},
           {"shown_bytes", shown.bytes},
           {"shown_low_bytes", shown.low_bytes},
           {"shown_high_bytes", shown.high_bytes},
@@ -126,6 +135,23 @@ TableRows setting_rows(const EstimateAnswer& answer) {
                     fit_word(fit_of(answer.estimate, setting, answer.outside, answer.card_bytes)),
                     smallest == nullptr ? "none" : smallest->device});
   }
+  return rows;
+}
+
+// Empty where no graph is captured.
+TableRows capture_rows(const EstimateAnswer& answer) {
+  TableRows rows{
+      {"setting", "graphs", "in pools", "the graphs' own", "capture takes", "vLLM's rule"}};
+  for (const SettingEstimate& setting : answer.estimate.settings) {
+    const CaptureFacts& captures = setting.captures;
+    if (captures.graph_count == 0) continue;
+    const std::uint64_t own_bytes = graphs_own_bytes(captures);
+    rows.push_back({setting_text(setting.conf), fmt::format("{}", captures.graph_count),
+                    format_bytes(captures.bytes), format_bytes(own_bytes),
+                    format_bytes(captures.bytes + own_bytes),
+                    format_bytes(vllm_rule_bytes(captures))});
+  }
+  if (rows.size() == 1) rows.clear();
   return rows;
 }
 
@@ -189,6 +215,12 @@ void print_estimate_table(const EstimateAnswer& answer, const JobOptions& job) {
                                   ? ", with " + setting_text(estimate.settings.front().conf)
                                   : ""));
   print_rows(job, setting_rows(answer));
+  if (const TableRows rows = capture_rows(answer); !rows.empty()) {
+    print_rows(job, rows);
+    print_paragraph(job,
+                    "capture: what CUDA graphs add to the card when they are captured, with the "
+                    "cache in place. vLLM's rule is what its profile would set aside.");
+  }
   print_paragraph(
       job, fmt::format("nvidia-smi: reserved, and {} for the CUDA context, {} for kernels and "
                        "libraries ({}).",

@@ -128,6 +128,28 @@ class Estimate(unittest.TestCase):
         found = estimate("serve:gpt2-124m,requests=4,kv_memory=64MiB", "-c", "unset")
         self.assertEqual([phase["name"] for phase in found["phases"]], ["load", "step"])
 
+    def test_captures_take_what_an_h100_held(self):
+        # What the private pools of a Llama-3-8B's graphs held there, and what the device had less after all captures.
+        for keys, pools, capture, rule in (("batch=256,graphs=shared", (72, 64), (118, 110), (120, 112)),
+                                           ("batch=256,graphs=shared,graph_order=ascending", (164, 64), (210, 110), (54, 54)),
+                                           ("batch=256,graphs=own", (1680, 1740), (1726, 1786), (3470, 3062)),
+                                           ("batch=64,graphs=shared", (24,), (42,), (44,))):
+            found = estimate(f"serve:llama-3-8b,requests=1,{keys}", "-d", "sim:h100")["settings"]
+            for setting, pool, whole, by_rule in zip(found, pools, capture, rule):
+                captures = setting["captures"]
+                self.assertEqual(captures["pool_bytes"], pool * MIB, keys)
+                # PyTorch's first capture takes a segment of 2 MiB beside the pools.
+                self.assertAlmostEqual((captures["pool_bytes"] + captures["own_bytes"]) / MIB + 2, whole, delta=1, msg=keys)
+                self.assertAlmostEqual(captures["vllm_rule_bytes"] / MIB + 2, by_rule, delta=0.1 if "own" not in keys else 100, msg=keys)
+        told = call("estimate", "serve:llama-3-8b,requests=1,graphs=shared", "-d", "sim:h100")
+        self.assertIn("vLLM's rule", told)
+        self.assertNotIn("vLLM", call("estimate", "serve:llama-3-8b,requests=1", "-d", "sim:h100"))
+
+    def test_a_mempool_is_no_capture(self):
+        path = self.write("pool.csv", "op,id,size,stream\npool_create,1,0,0\npool_begin,1,1,0\nalloc,1,4194304,0\npool_end,1,0,0\n"
+                                      "pool_release,1,0,0\nfree,1,0,0\n")
+        self.assertEqual(estimate(f"file:{path}", "-c", "unset")["settings"][0]["captures"]["graph_count"], 0)
+
     def test_a_real_card_is_refused(self):
         self.assertIn("simulated", call("estimate", "gpt2_train_amp", "-d", "cuda:0", code=2))
 
