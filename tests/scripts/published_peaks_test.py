@@ -6,6 +6,7 @@ import csv
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +40,9 @@ class PublishedPeaks(unittest.TestCase):
                 writer = csv.DictWriter(file, list(fields))
                 writer.writeheader()
                 writer.writerow(fields)
-            published_peaks.predict(str(program), folder, 1)
+            with unittest.mock.patch.object(published_peaks, "predict_row", wraps=published_peaks.predict_row) as asked_for:
+                published_peaks.predict(str(program), folder, 1)
+            self.assertEqual({"measured", "beside"} & set(asked_for.call_args.args[1]), set())
             asked = (folder / "asked").read_text()
             self.assertIn("train:gpt2-124m -d sim:h100 --pytorch 2.11", asked)
             self.assertNotIn("77777", asked + (folder / "predictions.csv").read_text())
