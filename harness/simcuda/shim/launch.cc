@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -38,6 +39,7 @@ struct Kernels {
   std::vector<Arguments> arguments;                    // later ones win
   std::unordered_map<const void*, std::string> names;  // host stub -> mangled device name
   std::vector<Model> models;                           // later ones win
+  std::set<void**> binaries;                           // registered and not unregistered
 };
 Kernels& kernels() {
   return made_once<Kernels>();  // used by static constructors of programs
@@ -175,12 +177,21 @@ void add_kernel_arguments(const char* name_part, std::vector<std::uint64_t> size
 // library
 
 SIMCUDA_EXPORT void** __cudaRegisterFatBinary(void* binary) {
-  return new void*(binary);  // freed by __cudaUnregisterFatBinary
+  auto* const handle = new void*(binary);  // freed by __cudaUnregisterFatBinary
+  Kernels& all = kernels();
+  const std::lock_guard lock(all.mutex);
+  all.binaries.insert(handle);
+  return handle;
 }
 
 SIMCUDA_EXPORT void __cudaRegisterFatBinaryEnd(void** /*handle*/) {}
 
-SIMCUDA_EXPORT void __cudaUnregisterFatBinary(void** handle) { delete handle; }
+// A module that is opened later registers with its static runtime, before its calls come to us.
+SIMCUDA_EXPORT void __cudaUnregisterFatBinary(void** handle) {
+  Kernels& all = kernels();
+  const std::lock_guard lock(all.mutex);
+  if (all.binaries.erase(handle) != 0) delete handle;
+}
 
 SIMCUDA_EXPORT char __cudaInitModule(void** /*handle*/) { return 0; }
 

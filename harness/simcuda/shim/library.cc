@@ -192,9 +192,7 @@ __attribute__((constructor)) void take_other_names() {
 }
 
 __attribute__((constructor)) void look_for_sanitizer() {
-  if (under_thread_sanitizer() && AnnotateIgnoreSyncBegin != nullptr) {
-    slow_reasons.fetch_or(kSanitized);
-  }
+  if (hides_from_sanitizer()) slow_reasons.fetch_or(kSanitized);
 }
 
 // simcuda-run asks for it: the program's own runtime, if it has one, has not been called yet.

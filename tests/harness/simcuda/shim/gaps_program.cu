@@ -1,5 +1,6 @@
 // A program that meets what simcuda lacks, for simcuda_run_test.sh. In: kernel, module, managed or
-// pools. Out: the errors by number, and how long the kernel took.
+// pools; or nvrtc or cupti, and the path of that library, both of which look into the driver. Out:
+// the errors by number, and how long the kernel took.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -34,6 +35,10 @@ void time_launch(Launch launch) {
 }
 
 void launch_kernel() {
+  // As a module does at its end that registered with a runtime of its own.
+  void* binary_of_another_runtime = nullptr;
+  reinterpret_cast<void (*)(void**)>(dlsym(RTLD_DEFAULT, "__cudaUnregisterFatBinary"))(
+      &binary_of_another_runtime);
   int* value = nullptr;
   cudaMalloc(reinterpret_cast<void**>(&value), sizeof *value);
   time_launch([&] {
@@ -81,14 +86,55 @@ void make_pools() {
   std::printf("host %d, shared %d, exported %d\n", host, shared, exported);
 }
 
+void compile_kernel(const char* path) {
+  void* const library = dlopen(path, RTLD_NOW);
+  using Create = int (*)(void**, const char*, const char*, int, const char**, const char**);
+  using Compile = int (*)(void*, int, const char**);
+  using PtxSize = int (*)(void*, std::size_t*);
+  void* program = nullptr;
+  std::size_t ptx_bytes = 0;
+  const int created = reinterpret_cast<Create>(dlsym(library, "nvrtcCreateProgram"))(
+      &program, "__global__ void f() {}", "f.cu", 0, nullptr, nullptr);
+  const int compiled =
+      reinterpret_cast<Compile>(dlsym(library, "nvrtcCompileProgram"))(program, 0, nullptr);
+  reinterpret_cast<PtxSize>(dlsym(library, "nvrtcGetPTXSize"))(program, &ptx_bytes);
+  std::printf("created %d, compiled %d, ptx %s\n", created, compiled,
+              ptx_bytes > 50 ? "yes" : "no");
+}
+
+// A profiler that finds no tables of the driver may say so, and must not end the program.
+void start_profiler(const char* path) {
+  void* const library = dlopen(path, RTLD_NOW);
+  using Request = void (*)(unsigned char**, std::size_t*, std::size_t*);
+  using Complete = void (*)(void*, unsigned, unsigned char*, std::size_t, std::size_t);
+  using Register = int (*)(Request, Complete);
+  using Enable = int (*)(int);
+  const Request request = [](unsigned char** buffer, std::size_t* size_bytes, std::size_t* count) {
+    static unsigned char bytes[1 << 16];
+    *buffer = bytes;
+    *size_bytes = sizeof bytes;
+    *count = 0;
+  };
+  const Complete complete = [](void*, unsigned, unsigned char*, std::size_t, std::size_t) {};
+  (void)reinterpret_cast<Register>(dlsym(library, "cuptiActivityRegisterCallbacks"))(request,
+                                                                                     complete);
+  (void)reinterpret_cast<Enable>(dlsym(library, "cuptiActivityEnable"))(1);
+  void* block = nullptr;
+  std::printf("malloc %d\n", cudaMalloc(&block, 1 << 20));
+}
+
 }  // namespace
 
 int main(int argument_count, char** arguments) {
-  const std::string mode = argument_count == 2 ? arguments[1] : "";
+  const std::string mode = argument_count >= 2 ? arguments[1] : "";
   if (mode == "kernel") {
     launch_kernel();
   } else if (mode == "module") {
     launch_module();
+  } else if (mode == "nvrtc" && argument_count == 3) {
+    compile_kernel(arguments[2]);
+  } else if (mode == "cupti" && argument_count == 3) {
+    start_profiler(arguments[2]);
   } else if (mode == "managed") {
     void* pointer = nullptr;
     std::printf("managed %d\n", cudaMallocManaged(&pointer, 1 << 20, cudaMemAttachGlobal));

@@ -1,13 +1,15 @@
 #!/bin/sh
 # simcuda-run: programs with the shared and with the static CUDA runtime run; what cannot run is
 # named, with the remedy. In: simcuda-run, the static program, the shared one, strip, the program
-# that meets gaps.
+# that meets gaps, and libnvrtc and libcupti where the toolkit has them.
 set -u
 launcher=$1
 static_program=$2
 shared_program=$3
 strip=$4
 gaps_program=$5
+nvrtc=${6-}
+cupti=${7-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failures=0
@@ -89,6 +91,10 @@ for wrong in some nothing:x "@$work/none"; do
   expect 0 "launch 3" "SIMCUDA_KERNELS: " -- "$launcher" --kernels "$wrong" "$gaps_program" kernel
 done
 expect 125 "--kernels: wanted nothing" -- "$launcher" --kernels
+
+# Libraries that look into the driver.
+[ ! -f "$nvrtc" ] || expect 0 "created 0, compiled 0, ptx yes" -- "$launcher" "$gaps_program" nvrtc "$nvrtc"
+[ ! -f "$cupti" ] || expect 0 "malloc 0" -- "$launcher" "$gaps_program" cupti "$cupti"
 
 # Scripts and what they start run on simcuda too.
 printf '#!/bin/sh\nexec "$@"\n' >"$work/script"
