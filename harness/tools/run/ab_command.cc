@@ -28,6 +28,7 @@
 #include "harness/shell/terminal.h"
 #include "harness/tools/run/run_options.h"
 #include "harness/tools/run/run_request.h"
+#include "harness/tools/run/run_soak.h"
 #include "results/compare/compare_writers.h"
 
 namespace allocmark {
@@ -213,6 +214,25 @@ InterleavedSession make_session(const RunCommand& command) {
   return session;
 }
 
+// Growth is compared instead of times.
+ExitCode soak_session(const RunCommand& command, const InterleavedSession& session) {
+  if (fs::exists(session.folder) && !fs::is_empty(session.folder)) {
+    throw UsageError({.what = "the folder of a soak is not empty",
+                      .where = session.folder,
+                      .wanted = "a new folder",
+                      .got = "",
+                      .next = "name another one by --out"});
+  }
+  SoakedSides sides{
+      .program_paths = {session.plan.sides[0].program_path, session.plan.sides[1].program_path},
+      .cells = {},
+      .verify = session.verify};
+  for (const InterleavedCell& cell : session.plan.cells) {
+    sides.cells.push_back({cell.base, cell.now});
+  }
+  return soak_sides(command, sides, session.folder);
+}
+
 }  // namespace
 
 ExitCode ab_command(const RunCommand& command) {
@@ -249,6 +269,7 @@ ExitCode ab_command(const RunCommand& command) {
   session.environments.back().warnings.clear();
 
   if (command.out.empty()) session.folder = make_new_folder(session.folder);
+  if (!command.soak_for.empty()) return soak_session(command, session);
   std::vector<FileMark> marks = marks_of(session, &InterleavedCell::base);
   const std::vector<FileMark> marks_now = marks_of(session, &InterleavedCell::now);
   say_same_files(marks, marks_now);

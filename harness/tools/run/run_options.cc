@@ -66,10 +66,12 @@ void add_run_axes(CLI::App* app, RunCommand* command) {
 
 // What is done instead of the timed passes, or looked at and kept beside them.
 void add_run_checks(CLI::App* app, RunCommand* command, const char* group) {
-  app->add_option("--for", command->soak_for,
-                  "Soak instead of a few passes: the cells share this time (90s, 30min, 8h), each "
-                  "repeats its workload on one instance of its allocator, and what grows meanwhile "
-                  "is named. On a simulated device the time is virtual")
+  app->add_option(
+         "--for", command->soak_for,
+         "Soak instead of a few passes: the cells share this time (90s, 30min, 8h), each "
+         "repeats its workload on one instance of its allocator, and what grows meanwhile "
+         "is named. With --ab both sides soak, and what B grows more than A is worse. On a "
+         "simulated device the time is virtual")
       ->group(group)
       ->type_name("TIME");
   CLI::Option* const verify =

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cstddef>
 #include <filesystem>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "harness/core/run/progress.h"
 #include "harness/job/interrupt.h"
 #include "harness/shell/terminal.h"
+#include "harness/tools/run/soak/soak_pair.h"
 #include "harness/tools/run/soak/soak_process.h"
 #include "harness/tools/run/soak/soak_text.h"
 
@@ -123,7 +126,7 @@ void check_soak_usage(const RunCommand& command) {
                       .got = "",
                       .next = "leave it out"});
   };
-  if (!command.ab.empty()) refuse("--ab");
+  if (!command.ab.empty() && command.resume) refuse("--resume");
   if (command.pass_count) refuse("--passes");
   if (!command.placements_folder.empty()) refuse("--record-placements");
   if (command.timeline) refuse("--timeline");
@@ -167,6 +170,53 @@ ExitCode soak_cells(const RunCommand& command, const RunManifest& manifest,
     if (interrupt.requested()) break;
   }
   return tell(command, folder, reports, interrupt.requested());
+}
+
+ExitCode soak_sides(const RunCommand& command, const SoakedSides& sides,
+                    const std::string& folder) {
+  const InterruptGuard interrupt;
+  const double seconds = seconds_of(command.soak_for) / static_cast<double>(sides.cells.size());
+  std::vector<SoakPair> pairs;
+  bool whole = true;
+  bool worse = false;
+  std::string text;
+  for (const std::array<CellKey, 2>& keys : sides.cells) {
+    std::array<SoakReport, 2> reports;
+    for (std::size_t side = 0; side < keys.size(); ++side) {
+      const std::string name = side == 0 ? "A" : "B";
+      const fs::path soaks = fs::path(folder) / name / "soak";
+      fs::create_directories(soaks);
+      SoakProgress progress(name + ": ", seconds);
+      reports.at(side).record =
+          soak_in_child({.key = keys.at(side),
+                         .verify = sides.verify,
+                         .seconds = seconds,
+                         .window_s = seconds / kWindowCount},
+                        {.program_path = sides.program_paths.at(side),
+                         .path = (soaks / (keys.at(side).id() + ".jsonl")).string(),
+                         .interrupt = &interrupt},
+                        [&](const SoakRecord& record) { progress.show(record); });
+      reports.at(side).drifts = find_drifts(reports.at(side).record);
+    }
+    if (interrupt.requested()) break;
+    pairs.push_back({.base = std::move(reports[0]), .now = std::move(reports[1])});
+    text += render_soak_pair(pairs.back()) + "\n";
+    whole = whole && pairs.back().base.record.is_whole();
+    worse = worse || is_worse(pairs.back());
+  }
+  const std::string json = to_json(pairs) + "\n";
+  write_file((fs::path(folder) / "soak.txt").string(), text);
+  write_file((fs::path(folder) / "soak.json").string(), json);
+  const bool for_people = command.format == "table";
+  if (for_people) {
+    print_fitted(stdout, text);
+  } else {
+    fmt::print("{}", json);
+  }
+  fmt::print(for_people ? stdout : stderr, "results: {}\nanswer: {}\n", folder,
+             worse ? "B grows where A does not" : "B grows nowhere more than A");
+  if (worse) return ExitCode::Regression;
+  return whole && !interrupt.requested() ? ExitCode::Pass : ExitCode::CellsIncomplete;
 }
 
 }  // namespace allocmark

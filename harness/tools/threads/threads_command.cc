@@ -11,7 +11,9 @@
 #include "base/error.h"
 #include "base/own_process.h"
 #include "harness/core/run/environment.h"
+#include "harness/core/run/plan_confs.h"
 #include "harness/shell/question/job_release.h"
+#include "harness/shell/question/known_allocators.h"
 #include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"
 #include "harness/tools/threads/threads_process.h"
@@ -48,7 +50,9 @@ void add_threads(CLI::App* app, ThreadsCommand* command) {
   app->add_option("workload", spec.workload, "A workload as 'run' takes it; each thread replays it")
       ->required()
       ->type_name("W");
-  app->add_option("-a,--allocator", spec.allocator, "The allocator that the threads share")
+  app->add_option(
+         "-a,--allocator", spec.allocator,
+         "The allocator that the threads share; a plugin as pluggable:PATH.so,MALLOC,FREE,...")
       ->capture_default_str()
       ->type_name("A");
   app->add_option("-c,--conf", command->conf, "Its config string")
@@ -94,10 +98,36 @@ void add_threads(CLI::App* app, ThreadsCommand* command) {
       ->type_name("F");
 }
 
+// NAME:VALUES, as 'run' takes it: a name and its config string.
+void take_values(const std::string& device, ThreadsSpec* spec) {
+  const Chosen chosen = parse_allocator(spec->allocator, known_allocators());
+  if (!spec->conf.empty() && chosen.conf) {
+    throw UsageError({.what = "the allocator has two config strings",
+                      .where = "--conf",
+                      .wanted = "one of --allocator NAME:VALUES and --conf",
+                      .got = spec->conf,
+                      .next = "leave --conf out"});
+  }
+  const PlanAllocator& allocator = *chosen.allocator;
+  if (chosen.conf) spec->conf = *chosen.conf;
+  spec->allocator = allocator.name;
+  if (allocator.check_conf) {
+    if (const auto error = allocator.check_conf(spec->conf)) throw UsageError(*error);
+  }
+  if (!device.starts_with("sim:") || !allocator.check_simulated) return;
+  if (const auto error = allocator.check_simulated(spec->conf)) throw UsageError(*error);
+}
+
 ExitCode threads_command(const ThreadsCommand& command) {
   ThreadsSpec spec = command.spec;
   spec.conf = conf_of_user(command.conf);
-  spec.allocator = allocator_for(spec.allocator, {spec.workload});
+  const std::string program = own_program_path();
+  const DeviceChoice choice = choose_device(command.device, program);
+  if (spec.allocator.find(':') == std::string::npos) {
+    spec.allocator = allocator_for(spec.allocator, {spec.workload});
+  } else {
+    take_values(choice.device, &spec);
+  }
   spec.order = command.order == "turns" ? ThreadOrder::Turns : ThreadOrder::Free;
   spec.shares_streams = command.streams == "shared";
   spec.table = command.table == "one"     ? TableLock::One
@@ -106,8 +136,6 @@ ExitCode threads_command(const ThreadsCommand& command) {
   if (const std::string reason = unfit_build_reason(); !reason.empty()) {
     print_warning("warning: " + reason);
   }
-  const std::string program = own_program_path();
-  const DeviceChoice choice = choose_device(command.device, program);
   if (!choice.note.empty()) fmt::print(stderr, "{}\n", choice.note);
   const std::vector<ThreadsRow> rows =
       run_threads_in_child(spec, {.device = choice.device, .program_path = program});

@@ -65,7 +65,7 @@ def check_usage(program, folder, problems):
         (["--for=-1h"], "above 0"),
         (["--for", "2h", "--passes", "3"], "--passes"),
         (["--for", "2h", "--format", "csv"], "table or json"),
-        (["--for", "2h", "--ab", "caching", "native"], "--ab"),
+        (["--for", "2h", "--ab", "caching", "native", "--jobs", "2"], "--jobs"),
     ):
         run = subprocess.run([program, *WORDS, "--out", str(folder), *words], capture_output=True, text=True, check=False)
         if run.returncode != 2 or wanted not in run.stderr or folder.exists():

@@ -44,13 +44,17 @@ std::uint64_t pass_count(const SoakRecord& record) {
   return count;
 }
 
-std::string state_text(const SoakRecord& record) {
+}  // namespace
+
+std::string soak_state(const SoakRecord& record) {
   if (record.is_whole()) return "whole";
   if (!record.ended) return "its process left no word";
   return fmt::format("{}: {}", to_string(record.end.status), printable(record.end.reason));
 }
 
-}  // namespace
+std::string change_text(const Drift& drift) {
+  return value_text(drift.first, drift.unit) + " -> " + value_text(drift.last, drift.unit);
+}
 
 bool drifts_up(const SoakReport& report) {
   return std::ranges::any_of(report.drifts,
@@ -90,7 +94,7 @@ std::string render_soak(const SoakReport& report) {
       fmt::format("{}\n{} of {} soaked in {} windows, {} passes, {} processes; {}\n\n",
                   printable(cell_label(record.spec.key)), format_duration(record.done_s()),
                   format_duration(record.spec.seconds), record.windows.size(), pass_count(record),
-                  record.begins.size(), state_text(record));
+                  record.begins.size(), soak_state(record));
   text += fmt::format("{:<24}  {:>9}  {:>9}  {:>9}  {:>19}  {}\n", "", "first", "last", "per hour",
                       "95 % interval", "");
   for (const Drift& drift : report.drifts) {

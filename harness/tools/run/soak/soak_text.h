@@ -23,6 +23,10 @@ struct SoakReport {
 [[nodiscard]] std::string soak_progress(const SoakRecord& record);
 // "flat", or what grows, in one sentence.
 [[nodiscard]] std::string soak_answer(const SoakReport& report);
+// "whole", or how it ended.
+[[nodiscard]] std::string soak_state(const SoakRecord& record);
+// "2.1 GiB -> 2.3 GiB".
+[[nodiscard]] std::string change_text(const Drift& drift);
 [[nodiscard]] bool drifts_up(const SoakReport& report);
 
 }  // namespace allocmark
