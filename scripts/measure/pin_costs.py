@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""What the CUDA runtime takes to pin host memory on this machine, and what PyTorch says to pinned settings. Used by host_probe.py.
+
+scripts/measure/pin_costs.py [SECONDS]      writes the durations alone; needs a GPU and libcudart, not PyTorch
+"""
+import contextlib
+import ctypes
+import json
+import mmap
+import sys
+import time
+
+MIB = 1 << 20
+SIZES_MIB = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+SETTINGS = (
+    "pinned_num_register_threads:0", "pinned_num_register_threads:3", "pinned_num_register_threads:128",
+    "pinned_num_register_threads:256", "pinned_use_cuda_host_register:maybe", "pinned_use_cuda_host_register:true",
+    "pinned_reserve_segment_size_mb:0", "pinned_reserve_segment_size_mb:-1", "pinned_reserve_segment_size_mb:abc",
+    "pinned_use_background_threads:yes", "pinned_use_background_threads:True", "pinned_free_catch_all:True",
+    "pinned_max_round_threshold_mb:128", "pinned_max_cached_size_mb:1024", "pinned_use_hip_host_register:True",
+    "pinned_use_cuda_host_register:True,pinned_num_register_threads:8")
+
+
+def refusals(set_conf):
+    """What set_conf(text) raises for each of SETTINGS; null where it is accepted."""
+    answers = {}
+    for conf in SETTINGS:
+        try:
+            set_conf(conf)
+            answers[conf] = None
+        except (RuntimeError, ValueError) as error:
+            answers[conf] = str(error)[:300]
+    return answers
+
+
+def timed(call, *arguments):
+    """Nanoseconds of a runtime call; raises RuntimeError where it fails."""
+    began = time.perf_counter_ns()
+    status = call(*arguments)
+    took = time.perf_counter_ns() - began
+    if status != 0:
+        raise RuntimeError(f"status {status}")
+    return took
+
+
+def one_round(runtime, mib, samples):
+    """Pins and unpins one block in each way. Durations go to `samples`, by the name of the call."""
+    size, address = ctypes.c_size_t(mib * MIB), ctypes.c_void_p()
+    samples.setdefault("cudaHostAlloc", []).append(timed(runtime.cudaHostAlloc, ctypes.byref(address), size, ctypes.c_uint(0)))
+    samples.setdefault("cudaFreeHost", []).append(timed(runtime.cudaFreeHost, address))
+    for note, touched in (("untouched", False), ("touched", True)):
+        with contextlib.closing(mmap.mmap(-1, mib * MIB)) as area:
+            view = (ctypes.c_char * (mib * MIB)).from_buffer(area)
+            address = ctypes.c_void_p(ctypes.addressof(view))
+            if touched:
+                began = time.perf_counter_ns()
+                ctypes.memset(address, 0, mib * MIB)
+                samples.setdefault("memset", []).append(time.perf_counter_ns() - began)
+            samples.setdefault(f"cudaHostRegister {note}", []).append(timed(runtime.cudaHostRegister, address, size, ctypes.c_uint(0)))
+            samples.setdefault(f"cudaHostUnregister {note}", []).append(timed(runtime.cudaHostUnregister, address))
+            del view
+
+
+def costs(write, seconds):
+    """Calls write() for each call and size, straight through ctypes. One block at a time: at most 1 GiB is pinned."""
+    runtime = None
+    for name in ("libcudart.so.13", "libcudart.so.12", "libcudart.so"):
+        with contextlib.suppress(OSError):
+            runtime = runtime or ctypes.CDLL(name)
+    if runtime is None:
+        write({"cost": None, "note": "no libcudart was found"})
+        return
+    stop_at = time.monotonic() + seconds
+    for mib in SIZES_MIB:
+        samples = {}
+        try:
+            for _ in range(9 if mib <= 64 else 5 if mib <= 256 else 3):
+                if time.monotonic() < stop_at:
+                    one_round(runtime, mib, samples)
+        except RuntimeError as error:
+            write({"cost": None, "mib": mib, "note": str(error)})
+        for call, durations in samples.items():
+            write({"cost": call, "mib": mib, "ns": durations})
+
+
+if __name__ == "__main__":
+    costs(lambda line: print(json.dumps(line)), float(sys.argv[1]) if len(sys.argv) > 1 else 15)
