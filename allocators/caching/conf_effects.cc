@@ -65,7 +65,7 @@ std::vector<std::string> conf_dangers(std::string_view conf, const Rules& rules)
       "PyTorch {0} overruns pinned host memory with this string: above {1} MiB "
       "(pinned_max_round_threshold_mb) sizes are not rounded, yet blocks {2} are kept "
       "(pinned_max_cached_size_mb), and a request may get a kept block that is smaller than it. "
-      "2.13 and 2.14 do this; 2.15 does not (PyTorch PR 192722). In these two set "
+      "No later release does this (PyTorch PR 192722). In 2.13 set "
       "pinned_max_cached_size_mb:{1}, the same as the other",
       rules.name(), rounded_mb, kept)};
 }

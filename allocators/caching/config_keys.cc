@@ -8,7 +8,10 @@ namespace allocmark::caching {
 namespace {
 
 constexpr std::string_view kBoolean = "True or False";
-constexpr std::string_view kPinned = "pinned host memory only";
+// Since 2.14 the pair of keys is safe.
+constexpr std::string_view kOverruns =
+    "in 2.13 a kept block can be smaller than the request where pinned_max_round_threshold_mb is "
+    "below pinned_max_cached_size_mb (PyTorch PR 192722)";
 constexpr KeyOwner kGeneric = KeyOwner::Generic;
 constexpr KeyOwner kCuda = KeyOwner::Cuda;
 
@@ -51,15 +54,30 @@ constexpr std::array kKeys = {
               "the same for streams that C++ code has put into a class", 15, kCuda},
     ConfigKey{"graph_capture_record_stream_reuse", kBoolean,
               "reuse of memory inside a CUDA graph capture", 9, kCuda},
-    ConfigKey{"pinned_use_background_threads", kBoolean, kPinned, 9, kGeneric},
-    ConfigKey{"pinned_use_cuda_host_register", kBoolean, kPinned, 9, kCuda},
+    ConfigKey{
+        "pinned_use_background_threads", kBoolean,
+        "pinned memory: a thread looks every 100 us which freed blocks are ready; requests do "
+        "not wait for it",
+        9, kGeneric, "in 2.9 a request looks for its own size, too"},
+    ConfigKey{"pinned_use_cuda_host_register", kBoolean,
+              "pinned memory comes from malloc and cudaHostRegister, not cudaHostAlloc; sizes are "
+              "rounded all the same",
+              9, kCuda},
     ConfigKey{"pinned_use_hip_host_register", kBoolean,
               "another name of pinned_use_cuda_host_register", 9, kCuda},
-    ConfigKey{"pinned_num_register_threads", "a power of two, at most 128", kPinned, 9, kCuda},
-    ConfigKey{"pinned_reserve_segment_size_mb", "an integer above 0", kPinned, 10, kCuda},
-    ConfigKey{"pinned_free_catch_all", kBoolean, kPinned, 12, kCuda},
-    ConfigKey{"pinned_max_round_threshold_mb", "an integer", kPinned, 13, kGeneric},
-    ConfigKey{"pinned_max_cached_size_mb", "an integer", kPinned, 13, kGeneric},
+    ConfigKey{"pinned_num_register_threads", "a power of two, at most 128",
+              "threads that touch the pages before cudaHostRegister", 9, kCuda},
+    ConfigKey{"pinned_reserve_segment_size_mb", "an integer above 0",
+              "pinned at the first request; what is cut from it never goes back to it", 10, kCuda},
+    ConfigKey{"pinned_free_catch_all", kBoolean,
+              "an error while a pinned block is freed is a warning, not the end of the process", 12,
+              kCuda},
+    ConfigKey{"pinned_max_round_threshold_mb", "an integer",
+              "larger pinned blocks have the size that was asked, not the next power of two", 13,
+              kGeneric, kOverruns},
+    ConfigKey{"pinned_max_cached_size_mb", "an integer",
+              "larger pinned blocks are not rounded, and unpinned when they are freed", 13,
+              kGeneric, kOverruns},
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <vector>
 
@@ -127,6 +128,22 @@ void note_divisions(std::vector<std::string>& notes, const Settings& settings) {
   }
 }
 
+// Keys of pinned memory that do nothing, or not what they seem to.
+void note_pinned(std::vector<std::string>& notes, const Settings& settings) {
+  if (settings.pinned_num_register_threads != 1 && !settings.pinned_use_cuda_host_register) {
+    notes.emplace_back(
+        "pinned_num_register_threads does nothing without pinned_use_cuda_host_register:True");
+  }
+  const std::uint64_t kept_mb = settings.pinned_max_cached_size_mb;
+  const std::uint64_t power_mb = std::bit_floor(kept_mb);
+  if (kept_mb == kUnlimited / kMiB || kept_mb == power_mb) return;
+  if (settings.pinned_max_round_threshold_mb <= power_mb) return;
+  notes.push_back(fmt::format(
+      "pinned_max_cached_size_mb:{0} is no power of two: requests above {1} and up to {0} MiB are "
+      "rounded to {2} MiB, which is more than {0}, so they are pinned anew each time",
+      kept_mb, power_mb, 2 * power_mb));
+}
+
 std::vector<std::string> notes_on(const std::vector<ConfPair>& pairs, const Settings& settings) {
   std::vector<std::string> notes;
   note_garbage_collection(notes, settings);
@@ -148,9 +165,12 @@ std::vector<std::string> notes_on(const std::vector<ConfPair>& pairs, const Sett
   if (settings.release_lock_on_cudamalloc) {
     notes.emplace_back("release_lock_on_cudamalloc changes nothing for a program with one thread");
   }
+  note_pinned(notes, settings);
   for (const ConfPair& pair : pairs) {
     if (pair.key.starts_with("pinned_")) {
-      notes.push_back(pair.key + " concerns pinned host memory: no effect on device memory");
+      notes.push_back(pair.key +
+                      " concerns pinned host memory: no effect on device memory; see 'allocmark "
+                      "pinned'");
     } else if (pair.key == "graph_capture_record_stream_reuse") {
       notes.push_back(pair.key +
                       " matters only inside a CUDA graph capture, which no workload here does");

@@ -90,6 +90,7 @@ constexpr Rules release_13() {
 constexpr Rules release_14() {
   Rules rules = release_13();
   rules.minor = 14;
+  rules.overflows_pinned = false;
   rules.pool_retries = true;
   rules.expandable_advice = ExpandableAdvice::None;
   return rules;
@@ -103,7 +104,6 @@ constexpr Rules release_15() {
   rules.places.bracket_line = 114;
   rules.places.backend_line = 64;
   rules.expandable_advice = ExpandableAdvice::AddressSpace;
-  rules.overflows_pinned = false;
   return rules;
 }
 
