@@ -109,6 +109,22 @@ def gate(options, folder, fault, *more):
     return done.returncode, done.stdout + done.stderr, out
 
 
+def ab(options, folder, fault, out, *more):
+    words = [options.allocmark, "run", "--device", "sim:h200", "--allow-debug", "--format", "json", "--ab"]
+    words += ["pluggable:" + plugin(folder, options.library, name) for name in ("none", fault)]
+    shutil.rmtree(out, ignore_errors=True)
+    done = subprocess.run([*words, *more, "--out", str(out)], capture_output=True, text=True)
+    return done.returncode, json.loads(done.stdout) if done.stdout else {"cells": [], "pairs": []}
+
+
+def check_soak(options, folder):
+    """What one side alone grows, on virtual time."""
+    for fault, wanted in (("none", 0), ("host_per_request", 1)):
+        code, found = ab(options, folder, fault, Path(folder) / "soak", "--workload", "churn:events=2000", "--for", "2h")
+        worse = [growth["measure"] for pair in found["pairs"] for growth in pair["growth"] if growth["verdict"] == "worse"]
+        check(code == wanted and worse == (["host memory of allocmark"] if wanted else []), f"soak of {fault}: exit code {code}, worse: {worse}")
+
+
 def check_gate(options, folder):
     """A fault ends the gate before anything is timed; a waiver with its reason, and a pool against itself, do not."""
     code, text, out = gate(options, folder, "double_free")
@@ -134,6 +150,7 @@ def main():
         rows = [row_of(options, folder, fault) for fault in FAULTS if not only or fault in only]
         rows += [row_of_number(options, folder, fault) for fault in NUMBERED if not only or fault in only]
         if not only:
+            check_soak(options, folder)
             check_gate(options, folder)
     table = "\n".join([MARK, "| :-- | :-- | :-- | :-- |", *rows]) + "\n"
     page = Path(options.page)
