@@ -124,6 +124,9 @@ void Player::play() {
     case EventKind::PoolRelease:
     case EventKind::PoolOnOom:
     case EventKind::PoolNoSplit:
+    case EventKind::CaptureBegin:
+    case EventKind::CaptureEnd:
+    case EventKind::GraphReplay:
       return batch_->pool(event);
     case EventKind::Busy:
     case EventKind::Mark:

@@ -70,6 +70,9 @@ class Renumbering {
       case EventKind::PoolRelease:
       case EventKind::PoolOnOom:
       case EventKind::PoolNoSplit:
+      case EventKind::CaptureBegin:
+      case EventKind::CaptureEnd:
+      case EventKind::GraphReplay:
         if (event.id != 0) event.id = id_of(event.id, source);
         break;
       case EventKind::Kernel:
@@ -78,7 +81,10 @@ class Renumbering {
       case EventKind::Host:
         break;
     }
-    const bool one_stream = event.kind == EventKind::PoolBegin && !event.all_streams();
+    const bool one_stream = (event.kind == EventKind::PoolBegin && !event.all_streams()) ||
+                            event.kind == EventKind::CaptureBegin ||
+                            event.kind == EventKind::CaptureEnd ||
+                            event.kind == EventKind::GraphReplay;
     const bool has_stream = event.kind != EventKind::Free && event.kind != EventKind::Sync &&
                             event.kind != EventKind::Host &&
                             (one_stream || !is_of_pool(event.kind));
@@ -220,6 +226,7 @@ class BesideSource final : public EventSource {
   struct PoolUse {
     std::uint64_t count = 0;
     bool begun = false;
+    std::optional<std::uint32_t> captured{};  // stream
     bool on_oom = false;
   };
   struct Process {
@@ -275,11 +282,15 @@ class BesideSource final : public EventSource {
     if (event.kind == EventKind::PoolCreate || event.kind == EventKind::PoolBegin) ++use.count;
     if (event.kind == EventKind::PoolRelease) --use.count;
     if (event.kind == EventKind::PoolBegin) use.begun = true;
+    if (event.kind == EventKind::CaptureBegin) use.captured = event.stream;
+    if (event.kind == EventKind::CaptureEnd) use.captured.reset();
     if (event.kind == EventKind::PoolEnd) use.begun = false;
     if (event.kind == EventKind::PoolOnOom) use.on_oom = event.is_on();
   }
 
   void end_pool(std::uint64_t id, const PoolUse& use) {
+    if (use.captured)
+      batch_.push_back({.id = id, .stream = *use.captured, .kind = EventKind::CaptureEnd});
     if (use.begun) batch_.push_back({.id = id, .kind = EventKind::PoolEnd});
     if (use.on_oom) batch_.push_back({.id = id, .kind = EventKind::PoolOnOom});
     for (std::uint64_t i = 0; i < use.count; ++i)

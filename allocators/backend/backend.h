@@ -134,6 +134,11 @@ enum class PoolAction : std::uint8_t {
   NoSplit,
   /// Gives back what the pool has cached, where it is not used any more.
   Trim,
+  /// A graph is captured on PoolCall::stream, whose requests are routed to the pool. The device
+  /// captures nothing: kernels and waits of a replay go on as ever.
+  CaptureBegin,
+  /// And no more.
+  CaptureEnd,
 };
 
 /// One call about a private pool.
@@ -142,7 +147,7 @@ struct PoolCall {
   PoolAction action = PoolAction::Create;
   /// Which pool, from 1 on.
   std::uint64_t pool = 0;
-  /// For Begin without the flag.
+  /// For Begin without the flag, and captures.
   cudaStream_t stream = nullptr;
   /// Begin: every stream. UseOnOom: on.
   bool flag = false;

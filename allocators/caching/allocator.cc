@@ -34,6 +34,14 @@ CachingAllocator::CachingAllocator(Driver& driver, const Settings& settings,
 CachingAllocator::~CachingAllocator() { heap_.give_back_all(waiting_blocks()); }
 
 std::optional<std::uint64_t> CachingAllocator::allocate(std::uint64_t size_bytes, Stream stream) {
+  if (captured_.empty()) return serve(size_bytes, stream);
+  on_captured_stream_ = std::ranges::find(captured_, stream) != captured_.end();
+  const std::optional<std::uint64_t> address = serve(size_bytes, stream);
+  on_captured_stream_ = true;
+  return address;
+}
+
+std::optional<std::uint64_t> CachingAllocator::serve(std::uint64_t size_bytes, Stream stream) {
   if (!events_.empty()) process_events();
   Request request = make_request(size_bytes, stream);
   if (collects_garbage()) ++request.home->pool->probe_count;

@@ -70,6 +70,15 @@ class CachingAllocator {
   void use_pool_on_oom(std::uint64_t id, bool on);                    // setUseOnOOM
   void never_split_pool(std::uint64_t id) { heap_.never_split(id); }  // setNoSplit
   void empty_pool(std::uint64_t id) { release_cached(id); }           // emptyCache(id)
+  // The device captures a graph on that stream (markCaptureBegin), and no more. What PyTorch asks
+  // is whether the current stream is captured: of a request that is its own, and of all else the
+  // one that is captured. Up to 2.12 it takes routing for a capture, and this changes nothing.
+  void begin_capture(Stream stream);
+  void end_capture(Stream stream);
+  // A block of a private pool comes back to where it was at a checkpoint (setCheckpointPoolState):
+  // the front of the free block at this address, whatever else has room. False where there is none.
+  [[nodiscard]] bool restore_block(std::uint64_t id, std::uint64_t address,
+                                   std::uint64_t size_bytes);
   // The pool that a request of this kind on that stream goes to.
   [[nodiscard]] Pool& routed_pool(PoolKind kind, Stream stream) {
     return scopes_.empty() ? heap_.pool(kind) : pool_of_scopes(kind, stream);
@@ -145,7 +154,10 @@ class CachingAllocator {
   [[nodiscard]] Pool& pool_of_scopes(PoolKind kind, Stream stream);
   [[nodiscard]] PrivatePool& used_pool(std::uint64_t id, const char* call);
   // Whether everything waits as in a capture.
-  [[nodiscard]] bool captures() const { return !scopes_.empty() && settings_.rules->pools_capture; }
+  [[nodiscard]] bool captures() const {
+    return settings_.rules->pools_capture ? !scopes_.empty() : on_captured_stream_;
+  }
+  [[nodiscard]] std::optional<std::uint64_t> serve(std::uint64_t size_bytes, Stream stream);
   void wait_for_uses(Block* block);
   void note_capture_use(Block* block, Stream stream);
   void forget_capture_uses(Block* block);
@@ -161,6 +173,8 @@ class CachingAllocator {
   std::optional<OutOfMemory> last_failure_;
   bool rejected_ = false;                // the request under way, which nothing more is tried for
   std::vector<Scope> scopes_;            // in the order in which they were begun
+  std::vector<Stream> captured_;         // streams
+  bool on_captured_stream_ = false;      // the call under way
   std::vector<std::uint64_t> overflow_;  // pools that serve when memory is out
   std::unordered_map<Block*, std::vector<Stream>> capture_uses_;
 };

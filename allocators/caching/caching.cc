@@ -144,6 +144,10 @@ void CachingBackend::call_pool(const PoolCall& call) {
       return native_->never_split_pool(call.pool);
     case PoolAction::Trim:
       return native_->empty_pool(call.pool);
+    case PoolAction::CaptureBegin:
+      return native_->begin_capture(number_of(call.stream));
+    case PoolAction::CaptureEnd:
+      return native_->end_capture(number_of(call.stream));
   }
 }
 

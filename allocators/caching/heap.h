@@ -111,6 +111,7 @@ class Heap {
   void destroy_expandable_segment(Block* block);
   void insert_unmapped(Block* block);
   void adopt_expandable(const std::vector<SegmentInfo>& ranges);
+  [[nodiscard]] StreamBlocks& home_of(const SegmentInfo& segment);
   [[nodiscard]] Block* adopt_segment(const SegmentInfo& segment);
   void carve(Block* block, const SegmentInfo& segment);
   void erase_from_set(Block* block);

@@ -2,7 +2,7 @@
 // snapshot shows them.
 #include <algorithm>
 #include <map>
-#include <utility>
+#include <tuple>
 
 #include "allocators/caching/heap.h"
 #include "allocators/caching/sizes.h"
@@ -16,11 +16,11 @@ std::int64_t signed_bytes(std::uint64_t bytes) { return static_cast<std::int64_t
 }  // namespace
 
 void Heap::adopt(const std::vector<SegmentInfo>& segments) {
-  // One expandable segment for each stream and pool; the snapshot shows its mapped ranges.
-  std::map<std::pair<Stream, PoolKind>, std::vector<SegmentInfo>> expandable;
+  // One expandable segment for each pool and stream; the snapshot shows its mapped ranges.
+  std::map<std::tuple<std::uint64_t, Stream, PoolKind>, std::vector<SegmentInfo>> expandable;
   for (const SegmentInfo& segment : segments) {
     if (segment.expandable) {
-      expandable[{segment.stream, segment.kind}].push_back(segment);
+      expandable[{segment.pool, segment.stream, segment.kind}].push_back(segment);
     } else {
       carve(adopt_segment(segment), segment);
     }
@@ -31,15 +31,22 @@ void Heap::adopt(const std::vector<SegmentInfo>& segments) {
   }
 }
 
+// A private pool that is not there yet is made, used once.
+StreamBlocks& Heap::home_of(const SegmentInfo& segment) {
+  Pool& owner =
+      segment.pool == 0 ? pool(segment.kind) : make_private_pool(segment.pool).of(segment.kind);
+  return owner.of(segment.stream);
+}
+
 Block* Heap::adopt_segment(const SegmentInfo& segment) {
   Block* block = slab_.make();
   block->address = segment.address;
   block->size_bytes = segment.total_bytes;
-  block->home = &pool(segment.kind).of(segment.stream);
+  block->home = &home_of(segment);
   block->order = next_order();
-  reserved_bytes_ += segment.total_bytes;
   counters.segment.increase(segment.kind, 1);
-  counters.reserved_bytes.increase(segment.kind, signed_bytes(segment.total_bytes));
+  count_reserved(*block->home->pool, segment.total_bytes);
+  count_served(*block->home->pool);
   if (segment.total_bytes >= settings_.max_split_size_bytes) counters.oversize_segments.increase(1);
   ++counters.num_device_alloc;
   return block;
@@ -47,7 +54,7 @@ Block* Heap::adopt_segment(const SegmentInfo& segment) {
 
 // The driver's reservation begins at the first range.
 void Heap::adopt_expandable(const std::vector<SegmentInfo>& ranges) {
-  StreamBlocks& home = pool(ranges.front().kind).of(ranges.front().stream);
+  StreamBlocks& home = home_of(ranges.front());
   Block* hole = make_expandable_segment(home);
   for (const SegmentInfo& range : ranges) {
     ALLOCMARK_ASSERT(range.address >= hole->address);
@@ -60,6 +67,7 @@ void Heap::adopt_expandable(const std::vector<SegmentInfo>& ranges) {
     }
     const bool mapped = map_block(hole, range.total_bytes);
     ALLOCMARK_ASSERT(mapped);
+    count_served(*home.pool);
     ALLOCMARK_ASSERT(hole->next != nullptr);
     Block* following = hole->next;
     erase_free(hole);

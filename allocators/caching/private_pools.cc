@@ -1,7 +1,6 @@
 // Private pools: who uses one, which requests go to it, and when what it has cached can go back to
-// the device. Up to PyTorch 2.12 routing requests to a pool makes the allocator behave as in a
-// graph's capture: blocks that other streams use are not freed, and no cache is given back, until
-// nothing is routed any more.
+// the device. In a graph's capture blocks that other streams use are not freed, and no cache is
+// given back. Up to PyTorch 2.12 the allocator behaves so while requests are routed to a pool.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -63,6 +62,16 @@ void CachingAllocator::use_pool_on_oom(std::uint64_t id, bool on) {
   if (on) overflow_.push_back(id);
 }
 
+void CachingAllocator::begin_capture(Stream stream) {
+  captured_.push_back(stream);
+  on_captured_stream_ = true;
+}
+
+void CachingAllocator::end_capture(Stream stream) {
+  std::erase(captured_, stream);
+  on_captured_stream_ = !captured_.empty();
+}
+
 // The scope that was begun last decides.
 const PrivatePool* CachingAllocator::routed_owner(Stream stream) const {
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
@@ -74,6 +83,31 @@ const PrivatePool* CachingAllocator::routed_owner(Stream stream) const {
 Pool& CachingAllocator::pool_of_scopes(PoolKind kind, Stream stream) {
   const PrivatePool* owner = routed_owner(stream);
   return owner == nullptr ? heap_.pool(kind) : heap_.private_pools.at(owner->id).of(kind);
+}
+
+bool CachingAllocator::restore_block(std::uint64_t id, std::uint64_t address,
+                                     std::uint64_t size_bytes) {
+  const auto found = heap_.private_pools.find(id);
+  if (found == heap_.private_pools.end()) return false;
+  for (Pool* pool : {&found->second.small, &found->second.large}) {
+    for (Block* block : pool->free_blocks()) {
+      if (block->address != address || block->size_bytes < size_bytes) continue;
+      SortedBlocks& free = block->home->free;
+      const SortedBlocks::Position position = free.find(block->size_bytes, block);
+      count_taken(*block, size_bytes);
+      const bool whole = block->size_bytes == size_bytes;
+      Request request{.requested_bytes = size_bytes, .size_bytes = size_bytes};
+      request.home = block->home;
+      if (whole) {
+        free.erase(position);
+      } else {
+        block = heap_.split_front_of_free(free, position, size_bytes);
+      }
+      static_cast<void>(hand_out(block, request));
+      return true;
+    }
+  }
+  return false;
 }
 
 // A cached block of a pool that serves when memory is out; null where none has one. Only for

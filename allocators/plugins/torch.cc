@@ -22,6 +22,7 @@ namespace {
 
 static_assert(static_cast<int>(PoolAction::Begin) == kAllocmarkPluginPoolBegin);
 static_assert(static_cast<int>(PoolAction::Trim) == kAllocmarkPluginPoolTrim);
+static_assert(static_cast<int>(PoolAction::CaptureEnd) == kAllocmarkPluginPoolCaptureEnd);
 
 constexpr const char* kConfVariable = "PYTORCH_CUDA_ALLOC_CONF";
 

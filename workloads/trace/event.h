@@ -25,9 +25,13 @@ enum class EventKind : std::uint8_t {
   PoolBegin,   // used once more; from here on requests on stream go to it, or those on every stream
                // (all_streams()), before those of pools begun earlier
   PoolEnd,     // no more
-  PoolRelease,  // used once less; what an unused pool has cached can go back to the device
-  PoolOnOom,    // is_on(): from here on its cached blocks serve requests that find no other memory
-  PoolNoSplit,  // from here on a request to it gets a whole segment
+  PoolRelease,   // used once less; what an unused pool has cached can go back to the device
+  PoolOnOom,     // is_on(): from here on its cached blocks serve requests that find no other memory
+  PoolNoSplit,   // from here on a request to it gets a whole segment
+  CaptureBegin,  // a graph is captured on stream; its requests go to the pool, which was begun
+  CaptureEnd,    // the graph of the stream is there
+  GraphReplay,   // a graph that was captured into the pool runs on stream; no effect on an
+                 // allocator, whose memory it uses where it is
 };
 
 // What a block holds; Unknown where the trace does not say (recorded traces). Failed:
@@ -46,12 +50,14 @@ enum class TensorKind : std::uint8_t {
 
 struct Event {
   std::uint64_t id = 0;  // Alloc, Free, Record: block, unique in the trace. Mark: label index.
-                         // Pool...: pool, from 1 on; Trim: likewise, or 0. Else 0
+                         // Pool..., Capture..., GraphReplay: pool, from 1 on; Trim: likewise, or
+                         // 0. Else 0
   std::uint64_t size_bytes = 0;  // Alloc: requested bytes, may be 0. Kernel, Host: duration in ns.
                                  // Mark of a request: time in ns; of a meeting: bytes. PoolBegin:
                                  // 1 for every stream. PoolOnOom: 1 for on. Else 0
   std::uint32_t stream = 0;  // dense stream index, 0 = default stream; Alloc, Record, Kernel, Busy;
-                             // Mark of a meeting; PoolBegin of one stream
+                             // Mark of a meeting; PoolBegin of one stream;
+                             // Capture..., GraphReplay
   EventKind kind = EventKind::Mark;
   TensorKind tensor = TensorKind::Unknown;
 

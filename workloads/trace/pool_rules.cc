@@ -40,22 +40,87 @@ std::optional<ErrorText> PoolRules::check(const Event& event, std::uint64_t plac
     return rule_error(fmt::format("{} of released pool {}", event_kind_name(event.kind), event.id),
                       "a pool that is used", fmt::format("one released at {}", *pool.released), "");
   }
-  if (event.kind == EventKind::PoolEnd) {
-    if (!pool.begun) {
-      return rule_error(fmt::format("pool_end without pool_begin of pool {}", event.id),
-                        "a pool that requests are routed to", "one that none are", "");
-    }
-    pool.begun.reset();
-  } else if (event.kind == EventKind::PoolRelease) {
-    return check_release(event, pool, place);
-  } else if (event.kind == EventKind::PoolOnOom) {
-    if (event.size_bytes > 1) {
-      return rule_error("bad flag of pool_on_oom", "1 for on, 0 for off",
-                        std::to_string(event.size_bytes), "");
-    }
-    pool.on_oom = event.is_on() ? std::optional(place) : std::nullopt;
+  return check_used(event, pool, place);
+}
+
+std::optional<ErrorText> PoolRules::check_used(const Event& event, Pool& pool,
+                                               std::uint64_t place) {
+  switch (event.kind) {
+    case EventKind::PoolEnd:
+      return check_end_of(event, pool);
+    case EventKind::PoolRelease:
+      return check_release(event, pool, place);
+    case EventKind::CaptureBegin:
+      return check_capture(event, pool, place);
+    case EventKind::CaptureEnd:
+    case EventKind::GraphReplay:
+      return check_graph(event, pool);
+    case EventKind::PoolOnOom:
+      if (event.size_bytes > 1) {
+        return rule_error("bad flag of pool_on_oom", "1 for on, 0 for off",
+                          std::to_string(event.size_bytes), "");
+      }
+      pool.on_oom = event.is_on() ? std::optional(place) : std::nullopt;
+      return std::nullopt;
+    default:
+      return std::nullopt;
   }
+}
+
+std::optional<ErrorText> PoolRules::check_end_of(const Event& event, Pool& pool) {
+  if (!pool.begun) {
+    return rule_error(fmt::format("pool_end without pool_begin of pool {}", event.id),
+                      "a pool that requests are routed to", "one that none are", "");
+  }
+  if (pool.captured) {
+    return rule_error(fmt::format("pool_end of pool {}, which a graph is captured into", event.id),
+                      "its capture_end first", fmt::format("a capture begun at {}", *pool.captured),
+                      "");
+  }
+  pool.begun.reset();
   return std::nullopt;
+}
+
+std::optional<ErrorText> PoolRules::check_capture(const Event& event, Pool& pool,
+                                                  std::uint64_t place) {
+  if (!pool.begun || (pool.stream && *pool.stream != event.stream)) {
+    return rule_error(fmt::format("capture_begin of pool {} on stream {}", event.id, event.stream),
+                      "a pool that this stream's requests are routed to", "one that they are not",
+                      fmt::format("pool_begin,{},0,{} comes before", event.id, event.stream));
+  }
+  if (pool.captured) {
+    return rule_error(fmt::format("capture_begin of pool {} twice", event.id),
+                      "a pool that no graph is captured into",
+                      fmt::format("a capture begun at {}", *pool.captured), "");
+  }
+  for (const auto& [id, other] : pools_) {
+    if (!other.captured || other.capture_stream != event.stream) continue;
+    return rule_error(fmt::format("capture_begin on stream {}, which is captured", event.stream),
+                      "one capture at a time on a stream",
+                      fmt::format("that of pool {}, begun at {}", id, *other.captured),
+                      fmt::format("capture_end,{},0,{} comes before", id, event.stream));
+  }
+  pool.captured = place;
+  pool.capture_stream = event.stream;
+  return std::nullopt;
+}
+
+// The end of a capture, and the replay of what one made.
+std::optional<ErrorText> PoolRules::check_graph(const Event& event, Pool& pool) {
+  if (event.kind == EventKind::CaptureEnd) {
+    if (!pool.captured || pool.capture_stream != event.stream) {
+      return rule_error(fmt::format("capture_end without capture_begin of pool {} on stream {}",
+                                    event.id, event.stream),
+                        "a pool that a graph of that stream is captured into", "one that none is",
+                        "");
+    }
+    pool.captured.reset();
+    pool.has_graph = true;
+    return std::nullopt;
+  }
+  if (pool.has_graph) return std::nullopt;
+  return rule_error(fmt::format("graph_replay of pool {}, which has no graph", event.id),
+                    "a pool with a capture_end before", "one without", "");
 }
 
 std::optional<ErrorText> PoolRules::check_use(const Event& event) {
@@ -87,7 +152,9 @@ std::optional<ErrorText> PoolRules::check_begin(const Event& event, std::uint64_
                       fmt::format("one begun at {}", *found->second.begun), "");
   }
   if (auto wrong = check_use(event)) return wrong;
-  pools_[event.id].begun = place;
+  Pool& pool = pools_[event.id];
+  pool.begun = place;
+  pool.stream = event.all_streams() ? std::nullopt : std::optional(event.stream);
   return std::nullopt;
 }
 
@@ -116,6 +183,11 @@ std::optional<ErrorText> PoolRules::check_end() const {
       open = &entry;
   }
   if (open == nullptr) return std::nullopt;
+  if (open->second.captured) {
+    return rule_error(fmt::format("capture_begin of pool {} without capture_end", open->first),
+                      "a capture_end before the trace ends",
+                      fmt::format("a capture begun at {}", *open->second.captured), "");
+  }
   return rule_error(fmt::format("pool_begin of pool {} without pool_end", open->first),
                     "a pool_end before the trace ends",
                     fmt::format("a pool begun at {}", *open->second.begun), "");

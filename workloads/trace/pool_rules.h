@@ -1,5 +1,5 @@
-// The rules that a trace's steps of private pools keep: what is begun is ended, what is used is
-// released once, and no pool is named that is not there.
+// The rules that a trace's steps of private pools and graphs keep: what is begun is ended, what is
+// used is released once, no pool is named that is not there, and no graph runs whose pool is gone.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace allocmark {
 class PoolRules {
  public:
   // The broken rule, or nothing. `place` is the line or event index, and messages name that of an
-  // earlier step with it. Pool... events, and Trim with an id.
+  // earlier step with it. Pool..., Capture... and GraphReplay events, and Trim with an id.
   [[nodiscard]] std::optional<ErrorText> check(const Event& event, std::uint64_t place);
-  // At the end of the trace: whether a pool was begun and not ended.
+  // At the end of the trace: whether a pool or a capture was begun and not ended.
   [[nodiscard]] std::optional<ErrorText> check_end() const;
   void clear() { pools_.clear(); }
 
@@ -25,11 +25,21 @@ class PoolRules {
     std::uint64_t use_count = 0;
     std::optional<std::uint64_t> released{};  // place where the last use ended
     std::optional<std::uint64_t> begun{};     // place, while requests are routed to it
+    std::optional<std::uint32_t> stream{};    // that they are routed from; nothing: every stream
+    std::optional<std::uint64_t> captured{};  // place, while a graph is captured into it
+    std::uint32_t capture_stream = 0;
+    bool has_graph = false;
     std::optional<std::uint64_t> on_oom{};
   };
 
   [[nodiscard]] std::optional<ErrorText> check_use(const Event& event);
   [[nodiscard]] std::optional<ErrorText> check_begin(const Event& event, std::uint64_t place);
+  [[nodiscard]] std::optional<ErrorText> check_used(const Event& event, Pool& pool,
+                                                    std::uint64_t place);
+  [[nodiscard]] static std::optional<ErrorText> check_end_of(const Event& event, Pool& pool);
+  [[nodiscard]] std::optional<ErrorText> check_capture(const Event& event, Pool& pool,
+                                                       std::uint64_t place);
+  [[nodiscard]] static std::optional<ErrorText> check_graph(const Event& event, Pool& pool);
   [[nodiscard]] static std::optional<ErrorText> check_release(const Event& event, Pool& pool,
                                                               std::uint64_t place);
 

@@ -113,6 +113,9 @@ constexpr std::array<Columns, kEventKindCount> kColumns = {{
     {true, false, false},   // pool_release
     {true, true, false},    // pool_on_oom: 1 for on
     {true, false, false},   // pool_no_split
+    {true, false, true},    // capture_begin
+    {true, false, true},    // capture_end
+    {true, false, true},    // graph_replay
 }};
 
 std::optional<EventKind> kind_of(std::string_view op) {

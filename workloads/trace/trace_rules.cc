@@ -81,6 +81,9 @@ std::optional<ErrorText> TraceRules::check(const Event& event, std::uint64_t pla
     case EventKind::PoolRelease:
     case EventKind::PoolOnOom:
     case EventKind::PoolNoSplit:
+    case EventKind::CaptureBegin:
+    case EventKind::CaptureEnd:
+    case EventKind::GraphReplay:
       return pools_.check(event, place);
     case EventKind::Sync:
     case EventKind::Mark:

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define ALLOCMARK_TORCH_PLUGIN_VERSION 5
+#define ALLOCMARK_TORCH_PLUGIN_VERSION 6
 
 // Every plugin holds this text, then its PyTorch's version, "; libc10_cuda " and the build id of
 // the library that it was built against, "; interface " and ALLOCMARK_TORCH_PLUGIN_VERSION.
@@ -40,6 +40,8 @@ enum AllocmarkPluginPoolAction {
   kAllocmarkPluginPoolUseOnOom = 4,
   kAllocmarkPluginPoolNoSplit = 5,
   kAllocmarkPluginPoolTrim = 6,
+  kAllocmarkPluginPoolCaptureBegin = 7,
+  kAllocmarkPluginPoolCaptureEnd = 8,
 };
 
 // Of all pools together.

@@ -3,11 +3,15 @@
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <stdexcept>
+#include <vector>
 
 #include "allocators/plugins/torch_plugin/plugin.h"
 
@@ -33,10 +37,74 @@ void set_use_on_oom(Allocator& one, c10::DeviceIndex device, c10::MempoolId_t id
   }
 }
 
+// Up to 2.12 the allocator is not told of a capture: it takes routing for one.
+template <typename Allocator>
+constexpr bool kMarksCaptures = requires(Allocator& one) {
+  one.markCaptureBegin(0);
+};
+
+template <typename Allocator>
+void mark_capture(Allocator& one, c10::DeviceIndex device, bool begins) {
+  if constexpr (kMarksCaptures<Allocator>)
+    begins ? one.markCaptureBegin(device) : one.markCaptureEnd(device);
+}
+
+// Streams of the replay that a graph is captured on.
+inline std::vector<cudaStream_t> captured;
+
+// One call in a capture: c10 asks whether the current stream is captured. The stream is one of our
+// own and captured for this call alone, because the replay's kernels and waits are to go on.
+class CapturedCall {
+ public:
+  explicit CapturedCall(bool captures) : captures_(captures) {
+    if (!captures_) return;
+    if (stream_ == nullptr) (void)cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
+    const c10::DeviceIndex device = c10::cuda::current_device();
+    before_ = c10::cuda::getCurrentCUDAStream(device);
+    c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromExternal(stream_, device));
+    (void)cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed);
+  }
+  ~CapturedCall() {
+    if (!captures_) return;
+    cudaGraph_t graph = nullptr;
+    (void)cudaStreamEndCapture(stream_, &graph);
+    if (graph != nullptr) (void)cudaGraphDestroy(graph);
+    c10::cuda::setCurrentCUDAStream(*before_);
+  }
+  CapturedCall(const CapturedCall&) = delete;
+  CapturedCall& operator=(const CapturedCall&) = delete;
+
+  // A request is of its own stream, everything else of the one that is captured.
+  [[nodiscard]] static bool of_request(cudaStream_t stream) {
+    return kMarks && std::find(captured.begin(), captured.end(), stream) != captured.end();
+  }
+  [[nodiscard]] static bool of_other() { return kMarks && !captured.empty(); }
+
+ private:
+  static constexpr bool kMarks = kMarksCaptures<allocator::CUDAAllocator>;
+  inline static cudaStream_t stream_ = nullptr;
+  bool captures_;
+  std::optional<c10::cuda::CUDAStream> before_;
+};
+
+inline void* raw_alloc(std::size_t size_bytes, cudaStream_t stream) {
+  const CapturedCall call(CapturedCall::of_request(stream));
+  return allocator::raw_alloc_with_stream(size_bytes, stream);
+}
+inline void raw_delete(void* pointer) {
+  const CapturedCall call(CapturedCall::of_other());
+  allocator::raw_delete(pointer);
+}
+inline void empty_cache() {
+  const CapturedCall call(CapturedCall::of_other());
+  allocator::emptyCache();
+}
+
 // What close() has to undo.
 struct PoolUse {
   int count = 0;
   bool begun = false;
+  bool captures = false;
   bool on_oom = false;
 };
 inline std::map<std::uint64_t, PoolUse> pools;
@@ -59,6 +127,7 @@ inline void begin_pool(c10::DeviceIndex device, c10::MempoolId_t id, cudaStream_
 inline void call_pool(int action, std::uint64_t number, void* stream, bool flag) {
   const c10::DeviceIndex device = c10::cuda::current_device();
   const c10::MempoolId_t id = id_of(number);
+  const CapturedCall call(CapturedCall::of_other());
   PoolUse& use = pools[number];
   switch (action) {
     case kAllocmarkPluginPoolCreate:
@@ -85,6 +154,16 @@ inline void call_pool(int action, std::uint64_t number, void* stream, bool flag)
     case kAllocmarkPluginPoolNoSplit:
       set_no_split(*allocator::get(), device, id);
       return;
+    case kAllocmarkPluginPoolCaptureBegin:
+      captured.push_back(static_cast<cudaStream_t>(stream));
+      use.captures = true;
+      mark_capture(*allocator::get(), device, true);
+      return;
+    case kAllocmarkPluginPoolCaptureEnd:
+      captured.erase(std::remove(captured.begin(), captured.end(), stream), captured.end());
+      use.captures = false;
+      mark_capture(*allocator::get(), device, false);
+      return;
     default:
       allocator::emptyCache(id);
   }
@@ -103,8 +182,10 @@ void for_each_reserved(const Stats& stats, Add add) {
 // c10 keeps pools as long as the process.
 inline void end_pools() {
   const c10::DeviceIndex device = c10::cuda::current_device();
+  captured.clear();
   for (const auto& [number, use] : pools) {
     const c10::MempoolId_t id = id_of(number);
+    if (use.captures) mark_capture(*allocator::get(), device, false);
     if (use.begun) allocator::get()->endAllocateToPool(device, id);
     if (use.on_oom) set_use_on_oom(*allocator::get(), device, id, false);
     for (int i = 0; i < use.count; ++i) allocator::get()->releasePool(device, id);

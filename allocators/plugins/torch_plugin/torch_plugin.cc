@@ -194,7 +194,7 @@ void close_allocator() {
 
 int allocate(std::uint64_t size_bytes, void* stream, void** pointer) {
   return guarded([&] {
-    *pointer = allocator::raw_alloc_with_stream(size_bytes, static_cast<cudaStream_t>(stream));
+    *pointer = allocmark_torch::raw_alloc(size_bytes, static_cast<cudaStream_t>(stream));
     if (!is_native() && *pointer != nullptr) {
       live_async_blocks.insert(*pointer);
     }
@@ -206,13 +206,14 @@ int deallocate(void* pointer) {
     if (!is_native()) {
       live_async_blocks.erase(pointer);
     }
-    allocator::raw_delete(pointer);
+    allocmark_torch::raw_delete(pointer);
   });
 }
 
 int record_stream(void* pointer, void* stream) {
   return guarded([&] {
     const c10::DeviceIndex device = c10::cuda::current_device();
+    const allocmark_torch::CapturedCall call(allocmark_torch::CapturedCall::of_other());
     c10::DataPtr data(pointer, pointer, allocator::get()->raw_deleter(),
                       c10::Device(c10::kCUDA, device));
     allocator::recordStream(
@@ -222,7 +223,7 @@ int record_stream(void* pointer, void* stream) {
 }
 
 int trim() {
-  return guarded([] { allocator::emptyCache(); });
+  return guarded([] { allocmark_torch::empty_cache(); });
 }
 
 int pool(int action, std::uint64_t id, void* stream, int flag) {

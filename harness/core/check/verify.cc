@@ -260,9 +260,12 @@ void Verifier::run_other(const Event& event, const ReplayStep& step) {
     case EventKind::PoolRelease:
     case EventKind::PoolOnOom:
     case EventKind::PoolNoSplit:
+    case EventKind::CaptureBegin:
+    case EventKind::CaptureEnd:
       calls_.make(
           [&] { setup_.replay.backend->call_pool(pool_call_of(step, setup_.replay.streams)); });
       return;
+    case EventKind::GraphReplay:
     case EventKind::Alloc:
     case EventKind::Free:
       return;

@@ -95,6 +95,10 @@ PoolCall pool_call_of(const ReplayStep& step, std::span<const cudaStream_t> stre
         return PoolAction::UseOnOom;
       case EventKind::PoolNoSplit:
         return PoolAction::NoSplit;
+      case EventKind::CaptureBegin:
+        return PoolAction::CaptureBegin;
+      case EventKind::CaptureEnd:
+        return PoolAction::CaptureEnd;
       default:
         return PoolAction::Trim;
     }
@@ -281,7 +285,10 @@ void Replayer::run_other(const ReplayStep& step) {
     case EventKind::PoolRelease:
     case EventKind::PoolOnOom:
     case EventKind::PoolNoSplit:
+    case EventKind::CaptureBegin:
+    case EventKind::CaptureEnd:
       return call_pool<kTimed>(step);
+    case EventKind::GraphReplay:
     case EventKind::Alloc:
     case EventKind::Free:
       return;

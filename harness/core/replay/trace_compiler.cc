@@ -115,6 +115,9 @@ void TraceCompiler::compile(std::span<const Event> events, std::vector<ReplaySte
       case EventKind::PoolRelease:
       case EventKind::PoolOnOom:
       case EventKind::PoolNoSplit:
+      case EventKind::CaptureBegin:
+      case EventKind::CaptureEnd:
+      case EventKind::GraphReplay:
         step.slot = compile_pool(event);
         break;
       case EventKind::Sync:

@@ -1,13 +1,16 @@
 #include "harness/tools/export/caching_recorder.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <utility>
 
 #include "allocators/caching/allocator.h"
 #include "allocators/caching/snapshot.h"
+#include "base/error.h"
 #include "harness/core/recorded/card_driver.h"
 
 namespace allocmark {
@@ -31,6 +34,7 @@ class NotingCard final : public caching::PoollessDriver {
     entry.time_us = (time_us_ += kTimeStepUs) & ((std::uint64_t{1} << 44) - 1);
     entry.action = action;
     entry.has_pool = 1;
+    entry.pool = pool_ & 4095;
     snapshot_.entries.push_back(entry);
   }
   void start_busy(caching::Stream stream) { busy_.insert(stream); }
@@ -40,19 +44,21 @@ class NotingCard final : public caching::PoollessDriver {
   }
   [[nodiscard]] std::uint64_t free_bytes() { return card_.memory().free_bytes; }
   void expect_stream(caching::Stream stream) { stream_ = stream; }
+  // Index of the pool that what follows is of.
+  void expect_pool(std::uint32_t pool) { pool_ = pool; }
   [[nodiscard]] std::uint64_t time_us() const { return time_us_; }
 
   std::optional<std::uint64_t> allocate(std::uint64_t size_bytes, caching::Stream stream) override {
     const auto address = card_.allocate(size_bytes, stream);
     if (address) note(SnapshotAction::SegmentAlloc, *address, size_bytes, stream);
-    if (address) segments_[*address] = {size_bytes, stream};
+    if (address) segments_[*address] = {size_bytes, stream, pool_};
     return address;
   }
   // cudaFree waits for all work of the device.
   void free(std::uint64_t address) override {
-    const auto [size_bytes, stream] = segments_[address];
+    const Taken taken = segments_[address];
     end_busy();
-    note(SnapshotAction::SegmentFree, address, size_bytes, stream);
+    note_of(taken.pool, SnapshotAction::SegmentFree, address, taken.size_bytes, taken.stream);
     card_.free(address);
   }
   caching::DeviceMemory memory() override { return card_.memory(); }
@@ -75,7 +81,9 @@ class NotingCard final : public caching::PoollessDriver {
   }
   void wait_for_device() override { end_busy(); }
   std::uint64_t reserve_address(std::uint64_t size_bytes) override {
-    return card_.reserve_address(size_bytes);
+    const std::uint64_t address = card_.reserve_address(size_bytes);
+    reservations_[address] = pool_;
+    return address;
   }
   void free_address(std::uint64_t, std::uint64_t) override {}
   std::optional<caching::PageHandle> create_page(std::uint64_t size_bytes) override {
@@ -89,7 +97,8 @@ class NotingCard final : public caching::PoollessDriver {
   // Pages of one block are one entry.
   void unmap_page(std::uint64_t address, std::uint64_t size_bytes) override {
     if (begins_unmapping_) {
-      note(SnapshotAction::SegmentUnmap, address, size_bytes, stream_);
+      const std::uint32_t pool = std::prev(reservations_.upper_bound(address))->second;
+      note_of(pool, SnapshotAction::SegmentUnmap, address, size_bytes, stream_);
     } else {
       SnapshotEntry& entry = snapshot_.entries.back();
       entry.size_bytes = (entry.size_bytes + size_bytes) & ((std::uint64_t{1} << 50) - 1);
@@ -98,6 +107,19 @@ class NotingCard final : public caching::PoollessDriver {
   }
 
  private:
+  struct Taken {
+    std::uint64_t size_bytes = 0;
+    caching::Stream stream = 0;
+    std::uint32_t pool = 0;
+  };
+
+  void note_of(std::uint32_t pool, SnapshotAction action, std::uint64_t address,
+               std::uint64_t size_bytes, caching::Stream stream) {
+    std::swap(pool, pool_);
+    note(action, address, size_bytes, stream);
+    pool_ = pool;
+  }
+
   void end_work(caching::Stream stream) {
     busy_.erase(stream);
     std::erase_if(pending_, [&](const auto& one) { return one.second == stream; });
@@ -106,11 +128,13 @@ class NotingCard final : public caching::PoollessDriver {
   CardDriver card_;
   MemorySnapshot& snapshot_;
   caching::Stream stream_ = 0;
+  std::uint32_t pool_ = 0;
   bool begins_unmapping_ = false;
   std::uint64_t time_us_ = 0;
   std::set<caching::Stream> busy_;
   std::map<caching::Event, caching::Stream> pending_;  // events behind running kernels
-  std::unordered_map<std::uint64_t, std::pair<std::uint64_t, caching::Stream>> segments_;
+  std::unordered_map<std::uint64_t, Taken> segments_;
+  std::map<std::uint64_t, std::uint32_t> reservations_;  // first address -> pool
 };
 
 class HistoryRecorder {
@@ -140,16 +164,21 @@ class HistoryRecorder {
     std::uint64_t address = 0;
     std::uint64_t size_bytes = 0;
     std::uint32_t stream = 0;
+    std::uint32_t pool = 0;
   };
   struct Waiting {
     std::uint64_t size_bytes = 0;
     std::uint32_t stream = 0;
+    std::uint32_t pool = 0;
   };
 
   void add(const Event& event);
   void allocate(const Event& event);
+  void add_pool(const Event& event);
+  [[nodiscard]] std::uint32_t pool_index(const caching::PrivatePool* pool);
   void free(const Event& event);
   void note_completed(std::size_t at);
+  [[nodiscard]] std::uint32_t index_of_id(std::uint64_t id) const;
   void add_segments();
 
   EventSource& source_;
@@ -173,6 +202,7 @@ void HistoryRecorder::note_completed(std::size_t at) {
       ++entry;
       continue;
     }
+    card_.expect_pool(entry->second.pool);
     card_.note(SnapshotAction::FreeCompleted, entry->first, entry->second.size_bytes,
                entry->second.stream);
     entry = waiting_.erase(entry);
@@ -182,19 +212,70 @@ void HistoryRecorder::note_completed(std::size_t at) {
               snapshot_.entries.end());
 }
 
+// Where it is in the snapshot's list.
+std::uint32_t HistoryRecorder::pool_index(const caching::PrivatePool* pool) {
+  if (pool == nullptr) return 0;
+  const std::pair<std::int64_t, std::int64_t> id{0, static_cast<std::int64_t>(pool->id)};
+  const auto found = std::ranges::find(snapshot_.pools, id);
+  if (found != snapshot_.pools.end())
+    return static_cast<std::uint32_t>(found - snapshot_.pools.begin());
+  constexpr std::size_t kPoolCountMax = 4095;
+  if (snapshot_.pools.size() > kPoolCountMax) {
+    throw UsageError({.what = "too many private pools for a snapshot",
+                      .where = source_.header().name,
+                      .wanted = "at most 4095",
+                      .got = "more",
+                      .next = ""});
+  }
+  snapshot_.pools.push_back(id);
+  return static_cast<std::uint32_t>(snapshot_.pools.size()) - 1;
+}
+
+void HistoryRecorder::add_pool(const Event& event) {
+  switch (event.kind) {
+    case EventKind::PoolCreate:
+      return allocator_.use_pool(event.id);
+    case EventKind::PoolBegin:
+      return allocator_.begin_pool(event.id, event.all_streams()
+                                                 ? std::nullopt
+                                                 : std::optional<caching::Stream>(event.stream));
+    case EventKind::PoolEnd:
+      return allocator_.end_pool(event.id);
+    case EventKind::PoolRelease:
+      return allocator_.release_pool(event.id);
+    case EventKind::PoolOnOom:
+      return allocator_.use_pool_on_oom(event.id, event.is_on());
+    case EventKind::PoolNoSplit:
+      return allocator_.never_split_pool(event.id);
+    case EventKind::CaptureBegin:
+      return allocator_.begin_capture(event.stream);
+    case EventKind::CaptureEnd:
+      return allocator_.end_capture(event.stream);
+    default:
+      return;
+  }
+}
+
 void HistoryRecorder::allocate(const Event& event) {
   if (event.size_bytes == 0) return;
+  const std::uint32_t routed = pool_index(allocator_.routed_owner(event.stream));
+  card_.expect_pool(routed);
   const std::size_t at = snapshot_.entries.size();
   card_.expect_stream(event.stream);
   const auto address = allocator_.allocate(event.size_bytes, event.stream);
   note_completed(at);
+  card_.expect_pool(routed);
   if (!address) {
     card_.note(SnapshotAction::Oom, card_.free_bytes(), allocator_.last_failure()->size_bytes,
                event.stream);
     return;
   }
+  // A pool that is on call when memory is out may have served.
+  const std::uint32_t pool =
+      pool_index(allocator_.heap().allocated.find(*address)->home->pool->owner);
+  card_.expect_pool(pool);
   card_.note(SnapshotAction::Alloc, *address, event.size_bytes, event.stream);
-  live_[event.id] = {*address, event.size_bytes, event.stream};
+  live_[event.id] = {*address, event.size_bytes, event.stream, pool};
 }
 
 void HistoryRecorder::free(const Event& event) {
@@ -202,8 +283,9 @@ void HistoryRecorder::free(const Event& event) {
   if (found == live_.end()) return;
   const Block block = found->second;
   live_.erase(found);
+  card_.expect_pool(block.pool);
   card_.note(SnapshotAction::FreeRequested, block.address, block.size_bytes, block.stream);
-  waiting_[block.address] = {block.size_bytes, block.stream};
+  waiting_[block.address] = {block.size_bytes, block.stream, block.pool};
   const std::size_t at = snapshot_.entries.size();
   static_cast<void>(allocator_.deallocate(block.address));
   // Only this block can have become free at once.
@@ -231,7 +313,7 @@ void HistoryRecorder::add(const Event& event) {
     case EventKind::Sync:
       return card_.end_busy();
     case EventKind::Trim:
-      allocator_.empty_cache();
+      event.id == 0 ? allocator_.empty_cache() : allocator_.empty_pool(event.id);
       return note_completed(at);
     case EventKind::Mark: {
       const auto name = static_cast<std::uint32_t>(snapshot_.texts.size());
@@ -246,10 +328,20 @@ void HistoryRecorder::add(const Event& event) {
     case EventKind::PoolRelease:
     case EventKind::PoolOnOom:
     case EventKind::PoolNoSplit:
+    case EventKind::CaptureBegin:
+    case EventKind::CaptureEnd:
+    case EventKind::GraphReplay:
+      return add_pool(event);
     case EventKind::Kernel:
     case EventKind::Host:
       return;
   }
+}
+
+std::uint32_t HistoryRecorder::index_of_id(std::uint64_t id) const {
+  const std::pair<std::int64_t, std::int64_t> wanted{0, static_cast<std::int64_t>(id)};
+  const auto found = std::ranges::find(snapshot_.pools, wanted);
+  return static_cast<std::uint32_t>(found - snapshot_.pools.begin());
 }
 
 void HistoryRecorder::add_segments() {
@@ -260,6 +352,7 @@ void HistoryRecorder::add_segments() {
                .first_block = snapshot_.blocks.size(),
                .block_count = info.blocks.size(),
                .stream = static_cast<std::uint32_t>(info.stream),
+               .pool = index_of_id(info.pool),
                .is_large = info.kind == caching::PoolKind::Large,
                .is_expandable = info.expandable};
     for (const caching::BlockInfo& block : info.blocks) {

@@ -186,13 +186,13 @@ LiveDifference difference_at(const Program& program, const Line& torch, const Li
 }
 
 // Whether several blocks can become free at once, in an order that is PyTorch's own. Blocks wait
-// for events on the streams that they are recorded on; where routing to a pool is a capture, also
-// for its end.
+// for events on the streams that they are recorded on, and in a capture for its end.
 bool frees_in_any_order(const Program& program) {
-  const bool captures = program.rules->pools_capture &&
-                        std::ranges::any_of(program.steps, [](const caching::ProgramStep& step) {
-                          return is_of_pool(step.kind);
-                        });
+  const bool any_pool = program.rules->pools_capture;
+  const bool captures =
+      std::ranges::any_of(program.steps, [any_pool](const caching::ProgramStep& step) {
+        return any_pool ? is_of_pool(step.kind) : step.kind == caching::StepKind::CaptureBegin;
+      });
   std::optional<std::uint64_t> first;
   for (const caching::ProgramStep& step : program.steps) {
     if (step.kind != caching::StepKind::Record) continue;

@@ -218,6 +218,10 @@ class LiveRun {
         return call_pool(PoolAction::UseOnOom, step);
       case StepKind::PoolNoSplit:
         return call_pool(PoolAction::NoSplit, step);
+      case StepKind::CaptureBegin:
+        return call_pool(PoolAction::CaptureBegin, step);
+      case StepKind::CaptureEnd:
+        return call_pool(PoolAction::CaptureEnd, step);
     }
   }
 

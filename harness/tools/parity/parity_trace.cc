@@ -32,6 +32,9 @@ ParityOperationKind operation_kind(EventKind kind) {
     case EventKind::PoolRelease:
     case EventKind::PoolOnOom:
     case EventKind::PoolNoSplit:
+    case EventKind::CaptureBegin:
+    case EventKind::CaptureEnd:
+    case EventKind::GraphReplay:
     case EventKind::Kernel:
     case EventKind::Host:
       break;

@@ -4,7 +4,7 @@ namespace allocmark::caching {
 
 void PoolSteps::add(std::vector<ProgramStep>& steps) {
   if (random_.below(100) >= 4) return;
-  switch (random_.below(8)) {
+  switch (random_.below(10)) {
     case 0:
       if (used_count() < kUsedMax) create(steps);
       return;
@@ -17,6 +17,9 @@ void PoolSteps::add(std::vector<ProgramStep>& steps) {
     case 5:
       return release(steps);
     case 6:
+    case 7:
+      return capture(steps);
+    case 8:
       return random_.below(4) == 0 ? never_split(steps) : turn(steps);
     default:
       return empty(steps);
@@ -51,19 +54,38 @@ void PoolSteps::begin(std::vector<ProgramStep>& steps) {
   }
   if (pool == nullptr) return;
   pool->every_stream = pool->on_oom || random_.below(2) == 0;
+  pool->stream = random_.below(stream_count_);
   pool->begun = true;
   ++pool->use_count;
   steps.push_back({.kind = StepKind::PoolBegin,
                    .id = pool->id,
                    .size_bytes = pool->every_stream ? 1u : 0u,
-                   .stream = pool->every_stream ? 0 : random_.below(stream_count_)});
+                   .stream = pool->every_stream ? 0 : pool->stream});
 }
 
 void PoolSteps::end(std::vector<ProgramStep>& steps) {
   Pool* pool = any([](const Pool& one) { return one.begun; });
   if (pool == nullptr) return;
+  if (pool->captures) end_capture(*pool, steps);
   pool->begun = false;
   steps.push_back({.kind = StepKind::PoolEnd, .id = pool->id});
+  if (!captures()) deferred_count_ = 0;
+}
+
+void PoolSteps::capture(std::vector<ProgramStep>& steps) {
+  Pool* pool = any([](const Pool& one) { return one.begun; });
+  if (pool == nullptr) return;
+  if (pool->captures) return end_capture(*pool, steps);
+  if (std::ranges::any_of(
+          pools_, [&](const Pool& one) { return one.captures && one.stream == pool->stream; }))
+    return;
+  pool->captures = true;
+  steps.push_back({.kind = StepKind::CaptureBegin, .id = pool->id, .stream = pool->stream});
+}
+
+void PoolSteps::end_capture(Pool& pool, std::vector<ProgramStep>& steps) {
+  pool.captures = false;
+  steps.push_back({.kind = StepKind::CaptureEnd, .id = pool.id, .stream = pool.stream});
   if (!captures()) deferred_count_ = 0;
 }
 

@@ -38,12 +38,14 @@ class PoolSteps {
     std::uint64_t id = 0;
     int use_count = 0;
     bool begun = false;
+    bool captures = false;
     bool every_stream = false;
+    std::uint64_t stream = 0;  // of the captured graph, and of requests where not every_stream
     bool on_oom = false;
   };
 
   [[nodiscard]] bool captures() const {
-    return rules_.pools_capture && std::ranges::any_of(pools_, &Pool::begun);
+    return std::ranges::any_of(pools_, rules_.pools_capture ? &Pool::begun : &Pool::captures);
   }
   [[nodiscard]] std::size_t used_count() const {
     return static_cast<std::size_t>(
@@ -65,6 +67,10 @@ class PoolSteps {
   void begin(std::vector<ProgramStep>& steps);
 
   void end(std::vector<ProgramStep>& steps);
+
+  // A capture begins or ends, one at a time on each stream.
+  void capture(std::vector<ProgramStep>& steps);
+  void end_capture(Pool& pool, std::vector<ProgramStep>& steps);
 
   void release(std::vector<ProgramStep>& steps);
 

@@ -195,7 +195,9 @@ constexpr NamedKind kNamedKinds[] = {{"alloc", StepKind::Alloc},
                                      {"pool_end", StepKind::PoolEnd},
                                      {"pool_release", StepKind::PoolRelease},
                                      {"pool_on_oom", StepKind::PoolOnOom},
-                                     {"pool_no_split", StepKind::PoolNoSplit}};
+                                     {"pool_no_split", StepKind::PoolNoSplit},
+                                     {"capture_begin", StepKind::CaptureBegin},
+                                     {"capture_end", StepKind::CaptureEnd}};
 
 std::string_view name_of(StepKind kind) {
   return std::ranges::find(kNamedKinds, kind, &NamedKind::kind)->name;
@@ -286,6 +288,8 @@ std::string to_row(const ProgramStep& step) {
     case StepKind::PoolRelease:
     case StepKind::PoolOnOom:
     case StepKind::PoolNoSplit:
+    case StepKind::CaptureBegin:
+    case StepKind::CaptureEnd:
       return fmt::format("{},{},{},{}\n", name_of(step.kind), step.id, step.size_bytes,
                          step.stream);
   }
@@ -319,9 +323,10 @@ Program program_from_trace(std::string_view text) {
     }
     const auto* kind = std::ranges::find(kNamedKinds, row.fields[0], &NamedKind::name);
     if (kind == std::end(kNamedKinds))
-      throw_bad_row(row, "unknown operation",
-                    "alloc, free, record, busy, sync, empty_cache, mark, pool_create, pool_begin, "
-                    "pool_end, pool_release, pool_on_oom, pool_no_split");
+      throw_bad_row(
+          row, "unknown operation",
+          "alloc, free, record, busy, sync, empty_cache, mark, pool_create, pool_begin, "
+          "pool_end, pool_release, pool_on_oom, pool_no_split, capture_begin, capture_end");
     program.steps.push_back({.kind = kind->kind,
                              .id = number(row, row.fields[1]),
                              .size_bytes = number(row, row.fields[2]),

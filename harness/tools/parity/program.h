@@ -28,7 +28,9 @@ enum class StepKind : std::uint8_t {
   PoolEnd,
   PoolRelease,
   PoolOnOom,
-  PoolNoSplit
+  PoolNoSplit,
+  CaptureBegin,
+  CaptureEnd
 };
 
 [[nodiscard]] constexpr bool is_of_pool(StepKind kind) { return kind >= StepKind::PoolCreate; }

@@ -96,6 +96,8 @@ class Pair {
       case StepKind::PoolRelease:
       case StepKind::PoolOnOom:
       case StepKind::PoolNoSplit:
+      case StepKind::CaptureBegin:
+      case StepKind::CaptureEnd:
         break;
     }
     return "unknown step";

@@ -171,6 +171,50 @@ TEST_CASE("up to 2.12 a pool that is routed to keeps blocks of other streams and
   }
 }
 
+TEST_CASE("since 2.13 a capture keeps blocks of other streams and every cache until it ends") {
+  PoolSetup setup("2.13", "", 100 * kMiB);
+  const std::uint64_t block = setup.take(30 * kMiB);
+  const std::uint64_t cached = setup.take(40 * kMiB);
+  REQUIRE(setup.allocator.record_stream(block, 5));
+  setup.give(cached);
+  setup.allocator.begin_pool(1, Stream{9});
+  setup.allocator.begin_capture(9);
+  setup.give(block);
+  const auto active = [&] { return setup.allocator.counters().active.all().current(); };
+  setup.give(setup.take(512, 9));
+  CHECK(active() == 1);
+  setup.allocator.empty_cache();
+  CHECK(setup.reserved_of(0) == 70 * kMiB);
+  // The cache would make room for it.
+  CHECK_FALSE(setup.allocator.allocate(30 * kMiB, 9).has_value());
+  CHECK(setup.allocator.counters().num_alloc_retries == 0);
+  setup.allocator.end_capture(9);
+  CHECK(setup.allocator.allocate(30 * kMiB, 9).has_value());
+  CHECK(setup.allocator.counters().num_alloc_retries == 1);
+  CHECK(setup.reserved_of(0) == 0);
+}
+
+TEST_CASE("since 2.13 a request of a stream that is not captured is served as ever") {
+  PoolSetup setup("2.15", "", 100 * kMiB);
+  setup.give(setup.take(60 * kMiB));
+  setup.allocator.begin_pool(1, Stream{9});
+  setup.allocator.begin_capture(9);
+  CHECK(setup.allocator.allocate(70 * kMiB, 0).has_value());
+  setup.allocator.empty_cache();
+  CHECK(setup.reserved() == 70 * kMiB);
+  setup.allocator.end_capture(9);
+  setup.allocator.end_pool(1);
+}
+
+TEST_CASE("up to 2.12 a capture without routing changes nothing") {
+  PoolSetup setup("2.12");
+  setup.give(setup.take(30 * kMiB));
+  setup.allocator.begin_capture(9);
+  setup.allocator.empty_cache();
+  CHECK(setup.reserved() == 0);
+  setup.allocator.end_capture(9);
+}
+
 TEST_CASE("uses that came while a pool was routed to end with that") {
   PoolSetup setup("2.11");
   setup.device.start_busy(5);
@@ -263,6 +307,44 @@ TEST_CASE("PyTorch's lost count of a pool in expandable segments is seen, and do
   setup.give(live);
   setup.allocator.empty_cache();
   CHECK(setup.reserved() == 0);
+}
+
+TEST_CASE("a block is put back where it was, whatever would fit better") {
+  PoolSetup setup;
+  setup.allocator.use_pool(1);
+  setup.allocator.begin_pool(1, std::nullopt);
+  const std::uint64_t first = setup.take(3 * kMiB);
+  const std::uint64_t second = setup.take(4 * kMiB);
+  const std::uint64_t third = setup.take(30 * kMiB);
+  setup.give(first);
+  setup.give(third);
+  // The 3 MiB before `second` would be the best fit.
+  CHECK(setup.allocator.restore_block(1, third, 3 * kMiB));
+  CHECK(setup.allocator.counters().active_bytes.all().current() == 7 * kMiB);
+  CHECK(setup.take(27 * kMiB) == third + 3 * kMiB);
+  CHECK_FALSE(setup.allocator.restore_block(1, third, 3 * kMiB));
+  CHECK_FALSE(setup.allocator.restore_block(1, first, 5 * kMiB));
+  CHECK(setup.allocator.restore_block(1, first, 3 * kMiB));
+  CHECK_FALSE(setup.allocator.restore_block(2, second, 512));
+  setup.allocator.end_pool(1);
+}
+
+TEST_CASE("a heap that is taken over has its private pools") {
+  PoolSetup from;
+  from.allocator.use_pool(7);
+  const std::uint64_t inside = from.take_in(7, 3 * kMiB);
+  from.give(from.take_in(7, 9 * kMiB));
+  static_cast<void>(from.take(5 * kMiB));
+  PoolSetup into;
+  into.allocator.adopt(take_snapshot(from.allocator));
+  CHECK(into.reserved_of(7) == 20 * kMiB);
+  CHECK(into.reserved_of(0) == 20 * kMiB);
+  CHECK(into.take_in(7, 9 * kMiB) == inside + 3 * kMiB);
+  into.give(inside + 3 * kMiB);
+  into.give(inside);
+  into.allocator.empty_cache();
+  CHECK(into.reserved_of(7) == 20 * kMiB);
+  into.allocator.release_pool(7);
 }
 
 TEST_CASE("calls that PyTorch stops at with an error are refused") {

@@ -70,15 +70,20 @@ TEST_CASE("steps of private pools are read as written") {
                            "pool_create,1,0,0\npool_no_split,1,0,0\npool_on_oom,1,1,0\n"
                            "pool_begin,1,1,0\npool_begin,7,0,3\nalloc,1,512,3\npool_end,1,0,0\n"
                            "pool_end,7,0,0\npool_release,1,0,0\npool_on_oom,1,0,0\n"
-                           "pool_release,1,0,0\nempty_cache,1,0,0\n";
+                           "pool_release,1,0,0\nempty_cache,1,0,0\npool_begin,7,0,3\n"
+                           "capture_begin,7,0,3\nalloc,2,512,3\ncapture_end,7,0,3\n"
+                           "pool_end,7,0,0\ngraph_replay,7,0,3\n";
   const TemporaryFolder folder;
   const std::string path = folder.write("pools.csv", text);
   const std::vector<Event> events = read_all(*open_trace_file(path));
-  REQUIRE(events.size() == 12);
+  REQUIRE(events.size() == 18);
   CHECK(events[3] == Event{.id = 1, .size_bytes = 1, .kind = EventKind::PoolBegin});
   CHECK(events[3].all_streams());
   CHECK(events[4] == Event{.id = 7, .stream = 3, .kind = EventKind::PoolBegin});
   CHECK(events[11] == Event{.id = 1, .kind = EventKind::Trim});
+  CHECK(events[13] == Event{.id = 7, .stream = 3, .kind = EventKind::CaptureBegin});
+  CHECK(events[15] == Event{.id = 7, .stream = 3, .kind = EventKind::CaptureEnd});
+  CHECK(events[17] == Event{.id = 7, .stream = 3, .kind = EventKind::GraphReplay});
   std::string written = kHead;
   for (const Event& event : events) append_trace_row(event, "", false, &written);
   CHECK(written == text);
@@ -167,6 +172,33 @@ TEST_CASE("each broken rule is named with its line") {
       {kHead + "pool_create,1,0,0\npool_on_oom,1,2,0\n", ":3", "bad flag of pool_on_oom"},
       {kHead + "pool_no_split,3,0,0\n", ":2", "pool_no_split of unknown pool 3"},
       {kHead + "empty_cache,3,0,0\n", ":2", "empty_cache of unknown pool 3"},
+      {kHead + "capture_begin,1,0,0\n", ":2", "capture_begin of unknown pool 1"},
+      {kHead + "pool_create,1,0,0\ncapture_begin,1,0,0\n", ":3",
+       "capture_begin of pool 1 on stream 0"},
+      {kHead + "pool_begin,1,0,2\ncapture_begin,1,0,3\n", ":3",
+       "capture_begin of pool 1 on stream 3"},
+      {kHead + "pool_begin,1,0,2\ncapture_begin,1,0,2\ncapture_begin,1,0,2\n", ":4",
+       "capture_begin of pool 1 twice"},
+      {kHead + "pool_begin,1,0,2\npool_begin,2,0,2\ncapture_begin,1,0,2\ncapture_begin,2,0,2\n",
+       ":5", "capture_begin on stream 2, which is captured"},
+      {kHead + "pool_begin,1,0,2\npool_begin,2,0,2\ncapture_begin,1,0,2\ncapture_begin,2,0,2\n",
+       ":5", "that of pool 1, begun at 4"},
+      {kHead + "pool_begin,1,1,0\ncapture_end,1,0,0\n", ":3",
+       "capture_end without capture_begin of pool 1"},
+      {kHead + "pool_begin,1,1,0\ncapture_begin,1,0,2\ncapture_end,1,0,0\n", ":4",
+       "capture_end without capture_begin of pool 1 on stream 0"},
+      {kHead + "pool_begin,1,1,0\ncapture_begin,1,0,2\npool_end,1,0,0\n", ":4",
+       "pool_end of pool 1, which a graph is captured into"},
+      {kHead + "pool_begin,1,1,0\ncapture_begin,1,0,2\n" + block, ":4",
+       "capture_begin of pool 1 without capture_end"},
+      {kHead + "pool_begin,1,1,0\npool_end,1,0,0\ngraph_replay,1,0,0\n", ":4",
+       "graph_replay of pool 1, which has no graph"},
+      {kHead + "pool_begin,1,1,0\ncapture_begin,1,0,2\ncapture_end,1,0,2\npool_end,1,0,0\n"
+               "pool_release,1,0,0\ngraph_replay,1,0,0\n",
+       ":7", "graph_replay of released pool 1"},
+      {kHead + "pool_begin,1,1,0\ncapture_begin,1,7,2\n", ":3",
+       "capture_begin does not use column size"},
+      {kHead + "graph_replay,1,7,0\n", ":2", "graph_replay does not use column size"},
       {"# hash: 123abc\n" + kHead + block, ":3", "the head promises other events"},
   };
   for (const Case& item : cases) {
