@@ -37,11 +37,11 @@ DeviceHistory::DeviceHistory(const MemorySnapshot& snapshot, std::size_t device)
     facts_.has_growth |= is_growth(entry.action);
     if (entry.action == SnapshotAction::Alloc) ++facts_.alloc_count;
   }
+  find_earlier_blocks();
   const std::vector<std::uint16_t> pools = entry_pools(*this, final_pools(*this));
   for (std::size_t i = 0; i < pools.size(); ++i)
     facts_.pool_alloc_count += pools[i] != 0 && (*this)[i].action == SnapshotAction::Alloc ? 1 : 0;
   facts_.frees_at_once = lacks_completion();
-  find_earlier_blocks();
   find_late_frees();
   count_late_frees();
   facts_.round_count = is_round(size_);
@@ -229,8 +229,8 @@ std::vector<std::string> DeviceHistory::notes() const {
   }
   if (facts_.pool_alloc_count > 0) {
     note(
-        fmt::format("{} of {} requests went to private pools (graphs, MemPool); in the trace "
-                    "each is a stream of its own, so that its memory serves no other",
+        fmt::format("{} of {} requests went to private pools (graphs, MemPool), and do so in the "
+                    "trace; the file does not say when graphs were captured",
                     facts_.pool_alloc_count, facts_.alloc_count));
   }
   return notes;

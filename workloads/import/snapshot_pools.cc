@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "workloads/import/reservations.h"
+
 namespace allocmark {
 
 bool is_request(SnapshotAction action) {
@@ -18,7 +20,7 @@ bool is_release(SnapshotAction action) {
 }
 
 PoolsOfGrowth final_pools(const DeviceHistory& history) {
-  PoolsOfGrowth pools;
+  PoolsOfGrowth pools = pools_of_reservations(history);
   if (history.snapshot().pools.size() == 1) return pools;
   std::map<std::uint64_t, std::uint64_t> growth;  // address -> last entry that took it
   for (std::uint64_t i = 0; i < history.size(); ++i) {
@@ -35,11 +37,58 @@ PoolsOfGrowth final_pools(const DeviceHistory& history) {
   return pools;
 }
 
+void PoolAreas::put(std::uint64_t address, const Area& area) {
+  auto at = areas_.upper_bound(address);
+  if (at != areas_.begin()) {
+    const auto before = std::prev(at);
+    if (before->first == address) {
+      at = before;
+    } else {
+      before->second.end = std::min(before->second.end, address);
+    }
+  }
+  while (at != areas_.end() && at->first < area.end) at = areas_.erase(at);
+  areas_[address] = area;
+}
+
 const PoolAreas::Area* PoolAreas::find(std::uint64_t address) const {
   const auto after = areas_.upper_bound(address);
   if (after == areas_.begin()) return nullptr;
   const Area& area = std::prev(after)->second;
   return address < area.end ? &area : nullptr;
+}
+
+// Where the history took the same addresses, it says more.
+void PoolAreas::add_final() {
+  for (const SnapshotSegment& segment : history_.snapshot().segments) {
+    if (static_cast<std::size_t>(segment.device) != history_.device()) continue;
+    put(segment.address, {.end = segment.address + segment.size_bytes,
+                          .pool = segment.pool,
+                          .is_small = !segment.is_large,
+                          .expandable = segment.is_expandable});
+  }
+}
+
+PoolAreas::Region PoolAreas::region_at(std::uint64_t address) const {
+  auto at = areas_.upper_bound(address);
+  if (at == areas_.begin()) return {};
+  --at;
+  if (address >= at->second.end) return {};
+  Region region{.begin = at->first,
+                .end = at->second.end,
+                .pool = at->second.pool,
+                .is_small = at->second.is_small,
+                .expandable = at->second.expandable};
+  if (!region.expandable) return region;
+  for (; at != areas_.begin(); region.begin = at->first) {
+    const auto before = std::prev(at);
+    if (before->second.end != at->first || before->second.pool != region.pool) break;
+    at = before;
+  }
+  for (at = areas_.find(region.begin); at != areas_.end() && at->first <= region.end; ++at) {
+    if (at->second.pool == region.pool) region.end = std::max(region.end, at->second.end);
+  }
+  return region;
 }
 
 std::uint32_t PoolAreas::pool_at(std::uint64_t address) const {
@@ -70,8 +119,11 @@ std::uint32_t PoolAreas::take(std::uint64_t begin, std::uint64_t index) {
   for (std::uint64_t i = begin; i < index; ++i) {
     const SnapshotEntry& entry = history_[i];
     if (!is_growth(entry.action)) continue;
-    areas_[entry.address] = {
-        .end = entry.address + entry.size_bytes, .pool = pool, .growth_index = i};
+    put(entry.address, {.end = entry.address + entry.size_bytes,
+                        .pool = pool,
+                        .growth_index = i,
+                        .is_small = entry.size_bytes == kSnapshotSmallSegmentBytes,
+                        .expandable = entry.action == SnapshotAction::SegmentMap});
   }
   return pool;
 }
@@ -79,11 +131,7 @@ std::uint32_t PoolAreas::take(std::uint64_t begin, std::uint64_t index) {
 std::vector<std::uint16_t> entry_pools(const DeviceHistory& history, const PoolsOfGrowth& pools) {
   if (history.snapshot().pools.size() == 1 && pools.empty()) return {};
   PoolAreas areas(history, pools);
-  // Where the history took the same addresses, it says more.
-  for (const SnapshotSegment& segment : history.snapshot().segments) {
-    if (static_cast<std::size_t>(segment.device) == history.device())
-      areas.add(segment.address, segment.size_bytes, segment.pool);
-  }
+  areas.add_final();
   std::vector<std::uint16_t> of_entries(history.size());
   std::uint64_t begin = 0;
   for (std::uint64_t i = 0; i < history.size(); ++i) {

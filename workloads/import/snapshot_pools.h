@@ -20,7 +20,9 @@ inline constexpr std::uint64_t kNoGrowth = ~std::uint64_t{0};
 [[nodiscard]] bool is_growth(SnapshotAction action);   // the allocator took memory
 [[nodiscard]] bool is_release(SnapshotAction action);  // the allocator gave memory back
 
-// As far as segments tell that are still there at the end.
+// As far as segments tell that are still there at the end; and, of expandable segments that are
+// not, as far as their times tell (reservations.h). Pools that no segment names come after those of
+// the snapshot.
 [[nodiscard]] PoolsOfGrowth final_pools(const DeviceHistory& history);
 
 // Which pool the memory at an address is of, while a history goes on.
@@ -29,9 +31,20 @@ class PoolAreas {
   PoolAreas(const DeviceHistory& history, const PoolsOfGrowth& pools)
       : history_(history), pools_(pools) {}
 
-  // Memory that was there before the history.
+  // A segment, or the mapped range of an expandable one that the address is in.
+  struct Region {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    std::uint32_t pool = 0;
+    bool is_small = false;
+    bool expandable = false;
+  };
+  [[nodiscard]] Region region_at(std::uint64_t address) const;
+
+  // Memory that was there before the history: all segments of the end.
+  void add_final();
   void add(std::uint64_t address, std::uint64_t size_bytes, std::uint32_t pool) {
-    areas_[address] = {.end = address + size_bytes, .pool = pool};
+    put(address, {.end = address + size_bytes, .pool = pool});
   }
   // The entries [begin, index) are what the allocator did for the request at `index`: the memory
   // that it took is of the request's pool, which is the answer.
@@ -45,7 +58,11 @@ class PoolAreas {
     std::uint64_t end = 0;
     std::uint32_t pool = 0;
     std::uint64_t growth_index = kNoGrowth;
+    bool is_small = false;
+    bool expandable = false;
   };
+  // Takes the place of all that overlaps: segments that were given back since.
+  void put(std::uint64_t address, const Area& area);
   [[nodiscard]] const Area* find(std::uint64_t address) const;
   [[nodiscard]] std::uint32_t pool_of(std::uint64_t begin, std::uint64_t index) const;
 

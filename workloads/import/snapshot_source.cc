@@ -19,6 +19,7 @@
 #include "workloads/import/recording.h"
 #include "workloads/import/snapshot_history.h"
 #include "workloads/import/snapshot_pools.h"
+#include "workloads/import/snapshot_restores.h"
 #include "workloads/trace/event_batch.h"
 #include "workloads/trace/source.h"
 
@@ -29,12 +30,14 @@ constexpr std::uint32_t kStreamUnknown = ~std::uint32_t{0};
 
 class SnapshotSource final : public EventSource {
  public:
-  explicit SnapshotSource(std::shared_ptr<const DeviceHistory> history)
+  SnapshotSource(std::shared_ptr<const DeviceHistory> history, SnapshotPools pools)
       : owner_(std::move(history)),
         history_(*owner_),
         snapshot_(history_.snapshot()),
         earlier_(history_.earlier_blocks()),
-        pools_(entry_pools(history_, final_pools(history_))) {
+        pools_(pools == SnapshotPools::Dropped ? std::vector<std::uint16_t>()
+                                               : entry_pools(history_, final_pools(history_))),
+        restores_(find_restores(history_, final_pools(history_))) {
     header_ = {.name = recording_name(snapshot_.path), .generator = "recorded", .seed = 0};
     for (const DeviceHistory::LateFree& late : history_.late_frees()) {
       if (late.certain) late_.insert(late.requested_index);
@@ -60,15 +63,26 @@ class SnapshotSource final : public EventSource {
   void add(const SnapshotEntry& entry);
   void allocate(std::uint64_t address, std::uint64_t size_bytes, std::uint32_t stream);
   void free(const SnapshotEntry& entry);
-  [[nodiscard]] std::uint32_t stream_of(const SnapshotEntry& entry);
-  [[nodiscard]] std::uint32_t stream_index(std::uint32_t stream, std::uint32_t pool);
+  void request(const SnapshotEntry& entry);
+  void give_back(std::uint32_t pool);
+  void route_to(std::uint32_t pool);
+  void empty_caches();
+  void end_use(std::uint32_t pool);
+  void pool_step(EventKind kind, std::uint64_t pool_id) {
+    batch_.pool({.id = pool_id, .kind = kind});
+  }
+  [[nodiscard]] std::uint32_t pool_of(std::uint64_t index) const {
+    return pools_.empty() ? 0 : pools_[index];
+  }
+  [[nodiscard]] std::uint32_t stream_index(std::uint32_t stream);
   [[noreturn]] void fail(std::string what) const;
 
   std::shared_ptr<const DeviceHistory> owner_;
   const DeviceHistory& history_;
   const MemorySnapshot& snapshot_;
   const std::vector<EarlierBlock>& earlier_;
-  std::vector<std::uint16_t> pools_;                            // by entry
+  std::vector<std::uint16_t> pools_;  // by entry
+  Restores restores_;
   std::vector<std::pair<std::uint64_t, std::uint32_t>> marks_;  // time and text, by time
   TraceHeader header_;
   EventBatch batch_;
@@ -79,7 +93,14 @@ class SnapshotSource final : public EventSource {
   std::vector<std::uint32_t> stream_indexes_;             // by the snapshot's index
   std::unordered_set<std::uint64_t> late_;     // entries of frees that another stream delayed
   std::unordered_set<std::uint64_t> waiting_;  // addresses of such blocks now
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> pool_streams_;
+  struct TracePool {
+    std::uint64_t id = 0;
+    bool used = false;
+  };
+  std::map<std::uint32_t, TracePool> trace_pools_;  // by the snapshot's index
+  std::uint64_t pool_count_ = 0;
+  std::uint32_t routed_ = 0;           // the pool that requests go to now
+  std::vector<std::uint32_t> giving_;  // pools that give memory back, until a request comes
   std::uint32_t stream_count_ = 1;
 };
 
@@ -115,24 +136,80 @@ void SnapshotSource::rewind() {
   waiting_.clear();
   stream_indexes_.assign(snapshot_.streams.size(), kStreamUnknown);
   stream_indexes_[0] = 0;  // the default stream
-  pool_streams_.clear();
+  trace_pools_.clear();
+  pool_count_ = 0;
+  routed_ = 0;
+  giving_.clear();
   stream_count_ = 1;
 }
 
-// A trace has no pools. A stream of its own keeps a pool's memory apart as a pool does.
-std::uint32_t SnapshotSource::stream_index(std::uint32_t stream, std::uint32_t pool) {
-  if (pool != 0) {
-    const auto [found, is_new] = pool_streams_.try_emplace({stream, pool}, stream_count_);
-    stream_count_ += is_new ? 1 : 0;
-    return found->second;
-  }
+std::uint32_t SnapshotSource::stream_index(std::uint32_t stream) {
   if (stream_indexes_[stream] == kStreamUnknown) stream_indexes_[stream] = stream_count_++;
   return stream_indexes_[stream];
 }
 
-std::uint32_t SnapshotSource::stream_of(const SnapshotEntry& entry) {
-  return stream_index(static_cast<std::uint32_t>(entry.stream),
-                      pools_.empty() ? 0 : pools_[entry_at_]);
+// A snapshot says which pool served a request, and not when routing to it began and ended: it
+// begins at the first request of the pool, and ends at the next one of another.
+void SnapshotSource::route_to(std::uint32_t pool) {
+  if (pool == routed_) return;
+  if (routed_ != 0) {
+    pool_step(EventKind::PoolEnd, trace_pools_[routed_].id);
+    pool_step(EventKind::PoolRelease, trace_pools_[routed_].id);
+  }
+  routed_ = pool;
+  if (pool == 0) return;
+  TracePool& used = trace_pools_[pool];
+  if (!used.used) {
+    used = {.id = ++pool_count_, .used = true};
+    pool_step(EventKind::PoolCreate, used.id);
+  }
+  batch_.pool({.id = used.id, .size_bytes = 1, .kind = EventKind::PoolBegin});
+}
+
+void SnapshotSource::request(const SnapshotEntry& entry) {
+  route_to(pool_of(entry_at_));
+  const std::uint32_t stream = stream_index(static_cast<std::uint32_t>(entry.stream));
+  if (entry.action == SnapshotAction::Alloc)
+    return allocate(entry.address, entry.size_bytes, stream);
+  batch_.free(batch_.allocate(
+      {.size_bytes = entry.size_bytes, .stream = stream, .tensor = TensorKind::Failed}));
+}
+
+// The allocator gave memory of the pool back. At the end of such entries it is told why.
+void SnapshotSource::give_back(std::uint32_t pool) {
+  if (std::ranges::find(giving_, pool) == giving_.end()) giving_.push_back(pool);
+  std::uint64_t next = entry_at_ + 1;
+  while (next < history_.size() && history_[next].action == SnapshotAction::FreeCompleted) ++next;
+  if (next == history_.size() || !is_release(history_[next].action)) empty_caches();
+}
+
+// Nobody uses a pool any more whose memory goes back, unless it is for a request of its own. Was it
+// the program that asked, then either for all pools, or for one alone. A request of a private pool
+// that takes memory comes after an empty_cache, too: a capture gives nothing back.
+void SnapshotSource::empty_caches() {
+  std::uint64_t next = entry_at_ + 1;
+  while (next < history_.size() && !is_request(history_[next].action)) ++next;
+  const bool asks =
+      next < history_.size() && history_[next].action != SnapshotAction::FreeRequested;
+  const std::uint32_t asking = asks ? pool_of(next) : 0;
+  const bool common = std::ranges::find(giving_, 0u) != giving_.end();
+  const bool by_program = asking != 0 || history_.is_empty_cache(entry_at_ + 1);
+  std::erase_if(giving_, [&](std::uint32_t pool) {
+    return pool == 0 || pool == asking || !trace_pools_.contains(pool);
+  });
+  if (common || !giving_.empty()) route_to(0);
+  for (const std::uint32_t pool : giving_) {
+    end_use(pool);
+    if (by_program && !common) batch_.pool({.id = trace_pools_[pool].id, .kind = EventKind::Trim});
+  }
+  if (by_program && common) batch_.trim();
+  giving_.clear();
+}
+
+void SnapshotSource::end_use(std::uint32_t pool) {
+  TracePool& used = trace_pools_[pool];
+  if (used.used) pool_step(EventKind::PoolRelease, used.id);
+  used.used = false;
 }
 
 void SnapshotSource::allocate(std::uint64_t address, std::uint64_t size_bytes,
@@ -152,10 +229,13 @@ void SnapshotSource::free(const SnapshotEntry& entry) {
 }
 
 void SnapshotSource::add(const SnapshotEntry& entry) {
-  if (entry.synthetic) return;
+  if (entry.synthetic || restores_.frees.contains(entry_at_)) return;
+  // Of a pool that is put back only what stays is asked for again.
+  if (const bool* const stays = restores_.find(entry_at_); stays != nullptr && !*stays) return;
   switch (entry.action) {
     case SnapshotAction::Alloc:
-      return allocate(entry.address, entry.size_bytes, stream_of(entry));
+    case SnapshotAction::Oom:
+      return request(entry);
     case SnapshotAction::FreeRequested:
       if (!late_.contains(entry_at_)) return free(entry);
       waiting_.insert(entry.address);
@@ -163,15 +243,9 @@ void SnapshotSource::add(const SnapshotEntry& entry) {
     case SnapshotAction::FreeCompleted:
       if (waiting_.erase(entry.address) > 0) free(entry);
       return;
-    case SnapshotAction::Oom:
-      batch_.free(batch_.allocate({.size_bytes = entry.size_bytes,
-                                   .stream = stream_of(entry),
-                                   .tensor = TensorKind::Failed}));
-      return;
     case SnapshotAction::SegmentFree:
     case SnapshotAction::SegmentUnmap:
-      if (history_.is_empty_cache(entry_at_ + 1)) batch_.trim();
-      return;
+      return give_back(pool_of(entry_at_));
     default:
       return;
   }
@@ -184,7 +258,8 @@ std::span<const Event> SnapshotSource::next() {
        ++earlier_at_) {
     const EarlierBlock& block = earlier_[earlier_at_];
     if (block.pending) waiting_.insert(block.address);
-    allocate(block.address, block.requested_bytes, stream_index(block.stream, block.pool));
+    route_to(pools_.empty() ? 0 : block.pool);
+    allocate(block.address, block.requested_bytes, stream_index(block.stream));
   }
   while (entry_at_ < history_.size() && batch_.events().size() < kBatchEventCount) {
     const SnapshotEntry& entry = history_[entry_at_];
@@ -193,6 +268,7 @@ std::span<const Event> SnapshotSource::next() {
     add(entry);
     ++entry_at_;
   }
+  if (entry_at_ == history_.size() && earlier_at_ == earlier_.size()) route_to(0);
   header_.stream_count = std::max(header_.stream_count, stream_count_);
   return batch_.events();
 }
@@ -205,10 +281,10 @@ struct OwnedHistory {
 
 }  // namespace
 
-std::unique_ptr<EventSource> snapshot_events(const DeviceHistory& history) {
+std::unique_ptr<EventSource> snapshot_events(const DeviceHistory& history, SnapshotPools pools) {
   // It owns nothing.
   return std::make_unique<SnapshotSource>(
-      std::shared_ptr<const DeviceHistory>(std::shared_ptr<const void>(), &history));
+      std::shared_ptr<const DeviceHistory>(std::shared_ptr<const void>(), &history), pools);
 }
 
 Recording open_pytorch_snapshot(const std::string& path) {
@@ -218,7 +294,7 @@ Recording open_pytorch_snapshot(const std::string& path) {
   }
   const std::shared_ptr<const OwnedHistory> owned(new OwnedHistory{std::move(snapshot)});
   const std::shared_ptr<const DeviceHistory> history(owned, &owned->history);
-  auto source = std::make_unique<SnapshotSource>(history);
+  auto source = std::make_unique<SnapshotSource>(history, SnapshotPools::Kept);
   source->count_streams();
   Recording recording;
   recording.notes = history->notes();

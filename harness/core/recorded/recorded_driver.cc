@@ -39,6 +39,7 @@ std::optional<std::uint64_t> RecordedDriver::allocate(std::uint64_t size_bytes, 
 void RecordedDriver::free(std::uint64_t address) {
   released_bytes_ += sizes_[address];
   sizes_.erase(address);
+  freed_.push_back(address);
 }
 
 bool RecordedDriver::event_done(caching::Event event) {
@@ -48,6 +49,8 @@ bool RecordedDriver::event_done(caching::Event event) {
 std::uint64_t RecordedDriver::reserve_address(std::uint64_t size_bytes) {
   if (seeding_) return seed_base_;
   if (!operation_.mappings.empty()) return operation_.mappings.front().address;
+  // One that no memory comes to is never seen.
+  if (operation_.failed) --surprise_count_;
   return invent_address(size_bytes);
 }
 

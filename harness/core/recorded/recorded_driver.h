@@ -7,6 +7,7 @@
 #include <deque>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "allocators/cuda/driver.h"
@@ -42,6 +43,9 @@ class RecordedDriver final : public caching::PoollessDriver {
   // The event that is recorded next passes at this entry of the history.
   void expect_event(std::uint64_t entry_index) { next_event_passes_ = entry_index; }
 
+  // Addresses of memory that went back since the last call.
+  [[nodiscard]] std::vector<std::uint64_t> take_freed() { return std::exchange(freed_, {}); }
+
   // Times that the replay asked for memory where the history has none.
   [[nodiscard]] std::uint64_t surprise_count() const { return surprise_count_; }
 
@@ -63,8 +67,9 @@ class RecordedDriver final : public caching::PoollessDriver {
   std::optional<caching::PageHandle> create_page(std::uint64_t size_bytes) override;
   void release_page(caching::PageHandle) override {}
   void map_page(std::uint64_t, std::uint64_t, caching::PageHandle) override {}
-  void unmap_page(std::uint64_t, std::uint64_t size_bytes) override {
+  void unmap_page(std::uint64_t address, std::uint64_t size_bytes) override {
     released_bytes_ += size_bytes;
+    freed_.push_back(address);
   }
   void allow_access(std::uint64_t, std::uint64_t) override {}
 
@@ -78,6 +83,7 @@ class RecordedDriver final : public caching::PoollessDriver {
   std::uint64_t invent_address(std::uint64_t size_bytes);
 
   Operation operation_;
+  std::vector<std::uint64_t> freed_;
   std::size_t segment_at_ = 0;
   std::uint64_t mappable_bytes_ = 0;
   std::uint64_t expected_release_bytes_ = 0;

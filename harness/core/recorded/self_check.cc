@@ -16,7 +16,7 @@ using caching::BlockState;
 using caching::SegmentInfo;
 
 constexpr std::uint64_t kEntriesMax = 20'000'000;  // replayed in all while the heap is being found
-constexpr std::uint32_t kGuessedPoolsMax = 4;
+constexpr std::uint32_t kGuessedPoolsMax = 64;
 
 // Finds the block that may end later than it was thought to; false where there is none.
 bool enlarge(const StartHeap& heap, const caching::Settings& settings,
@@ -48,7 +48,15 @@ bool enlarge(const StartHeap& heap, const caching::Settings& settings,
 class GuessSearch {
  public:
   GuessSearch(const DeviceHistory& history, const RecordedSettings& settings)
-      : history_(history), settings_(settings), guess_{.pools = final_pools(history)} {}
+      : history_(history), settings_(settings), guess_{.pools = final_pools(history)} {
+    // Those that the addresses of expandable segments tell.
+    const auto first = static_cast<std::uint32_t>(history.snapshot().pools.size());
+    pool_end_ = first;
+    for (const auto& [growth, pool] : guess_.pools) {
+      guessed_count_ += pool >= first ? 1 : 0;
+      pool_end_ = std::max(pool_end_, pool + 1);
+    }
+  }
 
   [[nodiscard]] SelfCheck run() {
     SelfCheck check = find_out();
@@ -64,6 +72,7 @@ class GuessSearch {
     StartHeap heap;
     SelfCheck check;  // up to the first difference
     std::optional<RecordedReplay::Spurious> spurious;
+    std::uint64_t difference_index = 0;
     bool served_failed = false;
   };
 
@@ -91,12 +100,14 @@ class GuessSearch {
     RecordedReplay replay(history_, settings_, guess);
     attempt.check = replay.run(attempt.heap, false);
     attempt.spurious = replay.spurious();
+    attempt.difference_index = replay.difference_index();
     attempt.served_failed = replay.served_failed();
-    replayed_ += attempt.spurious ? attempt.spurious->entry_index + 1 : history_.size();
+    replayed_ += attempt.difference_index + 1;
     return attempt;
   }
 
   [[nodiscard]] bool guess_pool(const RecordedReplay::Spurious& spurious);
+  [[nodiscard]] std::vector<std::uint64_t> growth_of_capture(std::uint64_t growth) const;
 
   const DeviceHistory& history_;
   const RecordedSettings& settings_;
@@ -104,29 +115,60 @@ class GuessSearch {
   KnownExtents known_;
   std::uint64_t replayed_ = 0;
   std::uint64_t guessed_count_ = 0;
+  std::uint32_t pool_end_ = 1;  // first that is neither named nor guessed
 };
 
+// The segments whose pool nobody knows that were taken on one stream between two calls of
+// empty_cache, around this one. torch.cuda.graph() empties the cache before it captures, so they
+// are of one graph.
+std::vector<std::uint64_t> GuessSearch::growth_of_capture(std::uint64_t growth) const {
+  const auto ends = [&](std::uint64_t i) {
+    return is_release(history_[i].action) && i + 1 < history_.size() &&
+           !is_release(history_[i + 1].action);
+  };
+  std::uint64_t begin = growth;
+  while (begin > 0 && !ends(begin - 1)) --begin;
+  std::vector<std::uint64_t> found;
+  for (std::uint64_t i = begin; i < history_.size() && (i <= growth || !ends(i)); ++i) {
+    const SnapshotEntry& entry = history_[i];
+    if (is_growth(entry.action) && !entry.has_pool && entry.stream == history_[growth].stream &&
+        !guess_.pools.contains(i))
+      found.push_back(i);
+  }
+  return found;
+}
+
 // Where PyTorch took or used one segment although another had room, the two are of different pools.
-// Of all that would explain it, what keeps the placements equal for longest is taken.
+// Of all that would explain it, what keeps the placements equal for longest is taken: one segment,
+// those of a capture, or those that went back together, of a new pool or of one that is known.
 bool GuessSearch::guess_pool(const RecordedReplay::Spurious& spurious) {
-  const auto first = static_cast<std::uint32_t>(history_.snapshot().pools.size());
   RecordedReplay::Guess best;
   std::uint64_t best_index = spurious.entry_index;
+  std::uint32_t best_pool = 0;
   for (const std::uint64_t growth : {spurious.growth_index, spurious.chosen_growth_index}) {
     if (growth == kNoGrowth || history_[growth].has_pool) continue;
-    for (std::uint32_t pool = first; pool < first + kGuessedPoolsMax; ++pool) {
-      RecordedReplay::Guess guess = guess_;
-      guess.pools[growth] = pool;
-      const Attempt attempt = replay(guess);
-      const std::uint64_t index =
-          attempt.spurious ? attempt.spurious->entry_index : history_.size();
-      if (index <= best_index) continue;
-      best_index = index;
-      best = std::move(guess);
+    for (const auto& group : {spurious.given_back, growth_of_capture(growth), {growth}}) {
+      if (group.empty()) continue;
+      const std::uint32_t last = std::min(pool_end_, kGuessedPoolsMax);
+      for (std::uint32_t pool = last; pool > 0 && replayed_ < kEntriesMax; --pool) {
+        RecordedReplay::Guess guess = guess_;
+        for (const std::uint64_t one : group) guess.pools[one] = pool;
+        const Attempt attempt = replay(guess);
+        const std::uint64_t index = attempt.difference_index;
+        if (index <= best_index) continue;
+        best_index = index;
+        best_pool = pool;
+        best = std::move(guess);
+        // A new pool that explains a whole capture needs no further thought.
+        if (pool == last && group.size() > 1 && index > group.back()) break;
+      }
+      if (best_pool == pool_end_) break;
     }
+    if (best_pool == pool_end_) break;
   }
   if (best.pools.empty()) return false;
-  guessed_count_ += best.pools.size() > guess_.pools.size() ? 1 : 0;
+  guessed_count_ += best.pools.size() - guess_.pools.size();
+  pool_end_ = std::max(pool_end_, best_pool + 1);
   guess_ = std::move(best);
   return true;
 }
@@ -168,6 +210,10 @@ std::string to_text(const SelfCheck& check) {
     std::string text = fmt::format(
         "self-check: 100 % of {} placements equal: the rest of this answer can be trusted\n",
         check.placement_count);
+    if (check.restored_count > 0) {
+      text += fmt::format("  {} of them are blocks that a checkpoint of a graph's pool put back\n",
+                          check.restored_count);
+    }
     if (check.guessed_pool_count > 0) {
       text += fmt::format("  {}; placements say that {} segment{} before it {} of private pools\n",
                           check.names_private_pool

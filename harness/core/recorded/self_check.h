@@ -35,6 +35,7 @@ struct OomPicture {
 struct SelfCheck {
   std::uint64_t placement_count = 0;  // requests that PyTorch served
   std::uint64_t equal_count = 0;
+  std::uint64_t restored_count = 0;  // of these, blocks that a checkpoint of a pool put back
   std::uint64_t reserved_bytes_peak = 0;
   std::uint64_t live_bytes_peak = 0;  // requested
   bool final_heap_equal = false;

@@ -3,19 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <thread>
 #include <unordered_map>
 
-#include "allocators/caching/allocator.h"
 #include "allocators/caching/config.h"
 #include "harness/core/recorded/card_driver.h"
 #include "harness/core/recorded/in_parallel.h"
 #include "harness/core/recorded/late_streams.h"
+#include "harness/core/recorded/pooled_allocator.h"
 #include "workloads/import/snapshot_pools.h"
+#include "workloads/import/snapshot_restores.h"
 
 namespace allocmark {
 namespace {
@@ -31,7 +30,8 @@ struct Facts {
       : history(of),
         late(of.late_frees(), known.frees_waited),
         earlier_blocks(of.earlier_blocks()),
-        pools(entry_pools(of, known.pools)) {
+        pools(entry_pools(of, known.pools)),
+        restores(find_restores(of, known.pools)) {
     number_blocks();
   }
   void number_blocks();
@@ -43,6 +43,7 @@ struct Facts {
   LateStreams late;
   const std::vector<EarlierBlock>& earlier_blocks;
   std::vector<std::uint16_t> pools;  // by entry; empty: all of the common one
+  Restores restores;
   // Blocks have small numbers in place of their addresses, given again when a block is gone: those
   // of earlier_blocks their places there, those of entries the numbers here.
   std::vector<std::uint32_t> slots;
@@ -81,53 +82,40 @@ class CardReplay {
              CardDriver::Addresses addresses)
       : facts_(facts),
         history_(facts.history),
-        settings_(settings),
-        capacity_bytes_(capacity_bytes),
         card_(capacity_bytes, addresses),
+        allocator_(card_, settings, limit_of(settings, capacity_bytes)),
         live_(facts.slot_count) {}
 
   [[nodiscard]] WhatIf run();
 
  private:
-  struct Live {
-    std::uint64_t address = 0;  // 0: its request failed, or nothing is there
-    std::uint32_t pool = 0;
-  };
-
-  [[nodiscard]] caching::CachingAllocator& allocator(std::uint32_t pool);
+  // Garbage collection needs a limit; everything else needs none but the card's.
+  [[nodiscard]] static std::uint64_t limit_of(const caching::Settings& settings,
+                                              std::uint64_t capacity_bytes) {
+    return settings.garbage_collection_threshold > 0 && capacity_bytes < kNoLimit ? capacity_bytes
+                                                                                  : 0;
+  }
   [[nodiscard]] std::optional<std::uint64_t> ask(std::uint32_t pool, std::uint64_t size_bytes,
                                                  std::uint64_t stream, std::uint64_t index);
   void add(const SnapshotEntry& entry, std::uint64_t index);
   void give_back(std::uint64_t index);
-  void empty_caches();
+  void settle(std::optional<std::uint32_t> asking, bool by_program);
+  [[nodiscard]] std::optional<std::uint32_t> next_asking(std::uint64_t index) const;
 
   const Facts& facts_;
   const DeviceHistory& history_;
-  const caching::Settings& settings_;
-  std::uint64_t capacity_bytes_;
   CardDriver card_;
-  std::map<std::uint32_t, std::unique_ptr<caching::CachingAllocator>> allocators_;
-  std::vector<Live> live_;                  // by slot
-  std::uint64_t operation_begin_ = 0;       // first entry after the last request or free
+  PooledAllocator allocator_;
+  std::vector<std::uint64_t> live_;    // addresses by slot; 0: its request failed, or there is none
+  std::uint64_t operation_begin_ = 0;  // first entry after the last request or free
   std::set<std::uint32_t> released_pools_;  // since the last request or free
   WhatIf result_;
 };
 
-caching::CachingAllocator& CardReplay::allocator(std::uint32_t pool) {
-  std::unique_ptr<caching::CachingAllocator>& made = allocators_[pool];
-  if (made == nullptr) {
-    // Garbage collection needs a limit; everything else needs none but the card's.
-    const bool collects = settings_.garbage_collection_threshold > 0 && capacity_bytes_ < kNoLimit;
-    made = std::make_unique<caching::CachingAllocator>(card_, settings_,
-                                                       collects ? capacity_bytes_ : 0);
-  }
-  return *made;
-}
-
 std::optional<std::uint64_t> CardReplay::ask(std::uint32_t pool, std::uint64_t size_bytes,
                                              std::uint64_t stream, std::uint64_t index) {
   if (size_bytes == 0) return std::nullopt;
-  const auto address = allocator(pool).allocate(size_bytes, stream);
+  const auto address = allocator_.allocate(pool, size_bytes, stream);
   if (address) return address;
   if (result_.failed_count++ == 0) {
     result_.first_failed_entry = index;
@@ -138,22 +126,29 @@ std::optional<std::uint64_t> CardReplay::ask(std::uint32_t pool, std::uint64_t s
 
 void CardReplay::give_back(std::uint64_t index) {
   const std::uint32_t slot = facts_.slots[index];
-  if (slot == kNoSlot || live_[slot].address == 0) return;
-  const Live block = live_[slot];
-  live_[slot] = {};
+  if (slot == kNoSlot || live_[slot] == 0) return;
+  const std::uint64_t address = live_[slot];
+  live_[slot] = 0;
   if (const LateStreams::Late* late = facts_.late.find(index)) {
     card_.expect_event(late->completed_index);
-    static_cast<void>(
-        allocator(block.pool).record_stream(block.address, LateStreams::handle(late->stream)));
+    static_cast<void>(allocator_.get().record_stream(address, LateStreams::handle(late->stream)));
   }
-  static_cast<void>(allocator(block.pool).deallocate(block.address));
+  static_cast<void>(allocator_.get().deallocate(address));
 }
 
-// Of the common pool, and of private ones that had something to give back: PyTorch keeps the memory
-// of a pool that a graph or a MemPool still owns.
-void CardReplay::empty_caches() {
-  released_pools_.insert(0);
-  for (const std::uint32_t pool : released_pools_) allocator(pool).empty_cache();
+// Pools that gave memory back before this request, or for nobody's: their use has ended, unless the
+// request is for them. What the program emptied is emptied here: all, or some pools alone. A
+// request of a private pool comes after an empty_cache, too: a capture gives nothing back.
+void CardReplay::settle(std::optional<std::uint32_t> asking, bool by_program) {
+  if (released_pools_.empty()) return;
+  const bool common = released_pools_.contains(0);
+  const bool emptied = by_program || asking.value_or(0) != 0;
+  for (const std::uint32_t pool : released_pools_) {
+    if (pool == 0 || pool == asking) continue;
+    allocator_.end_use(pool);
+    if (emptied && !common) allocator_.empty_pool(pool);
+  }
+  if (emptied && common) allocator_.get().empty_cache();
   released_pools_.clear();
 }
 
@@ -162,30 +157,40 @@ void CardReplay::add(const SnapshotEntry& entry, std::uint64_t index) {
   const std::uint64_t stream = history_.snapshot().streams[entry.stream];
   // Blocks that became free while a request failed were not looked at again.
   card_.move_to(entry.action == SnapshotAction::Oom ? operation_begin_ : index);
-  if (is_request(entry.action)) {
-    operation_begin_ = index + 1;
-    released_pools_.clear();
-  }
+  if (is_request(entry.action)) operation_begin_ = index + 1;
   switch (entry.action) {
     case SnapshotAction::Alloc:
+      settle(pool, false);
+      // Of a pool that is put back only what stays is asked for again.
+      if (const bool* const stays = facts_.restores.find(index); stays != nullptr && !*stays)
+        return;
       if (const auto address = ask(pool, entry.size_bytes, stream, index))
-        live_[facts_.slots[index]] = {.address = *address, .pool = pool};
+        live_[facts_.slots[index]] = *address;
       return;
     case SnapshotAction::Oom:
+      settle(pool, false);
       // Its owner never had it; where it is served, what follows is the program after a failure.
       if (const auto address = ask(pool, entry.size_bytes, stream, index))
-        static_cast<void>(allocator(pool).deallocate(*address));
+        static_cast<void>(allocator_.get().deallocate(*address));
       return;
     case SnapshotAction::FreeRequested:
       return give_back(index);
     case SnapshotAction::SegmentFree:
     case SnapshotAction::SegmentUnmap:
       released_pools_.insert(pool);
-      if (history_.is_empty_cache(index + 1)) empty_caches();
+      if (history_.is_empty_cache(index + 1)) settle(next_asking(index + 1), true);
       return;
     default:
       return;
   }
+}
+
+// The pool of the next request; nothing where a free comes first, or the end.
+std::optional<std::uint32_t> CardReplay::next_asking(std::uint64_t index) const {
+  while (index < history_.size() && !is_request(history_[index].action)) ++index;
+  if (index == history_.size() || history_[index].action == SnapshotAction::FreeRequested)
+    return std::nullopt;
+  return facts_.pool_of(index);
 }
 
 WhatIf CardReplay::run() {
@@ -193,8 +198,7 @@ WhatIf CardReplay::run() {
     const EarlierBlock& block = facts_.earlier_blocks[i];
     if (block.pending) continue;
     const std::uint64_t stream = history_.snapshot().streams[block.stream];
-    if (const auto address = ask(block.pool, block.requested_bytes, stream, 0))
-      live_[i] = {.address = *address, .pool = block.pool};
+    if (const auto address = ask(block.pool, block.requested_bytes, stream, 0)) live_[i] = *address;
   }
   std::uint64_t index = 0;
   history_.snapshot().for_each_entry(history_.device(),

@@ -37,8 +37,8 @@ constexpr const char* kOtherAllocators[] = {"native", "cub", "thrust_pool", "vmm
 struct HandedTrace {
   HandedFile file;
   EventFile events;
-  explicit HandedTrace(const DeviceHistory& history)
-      : events(write_events(*snapshot_events(history), file.fd())) {}
+  explicit HandedTrace(const DeviceHistory& history, SnapshotPools pools = SnapshotPools::Kept)
+      : events(write_events(*snapshot_events(history, pools), file.fd())) {}
 };
 
 SearchSpec spec_of(const Why& why, const HandedTrace& trace) {
@@ -97,8 +97,10 @@ std::vector<OtherSearch> other_searches(const Why& why, const HandedTrace& trace
 }
 
 // As many at a time as there may be processes.
-void simulate_others(Why* why, const HandedTrace& trace, const SearchPlace& place,
-                     const std::function<void()>& on_setting) {
+void simulate_others(Why* why, SearchPlace place, const std::function<void()>& on_setting) {
+  // They have no private pools.
+  const HandedTrace trace(*why->history, SnapshotPools::Dropped);
+  place.handed_fd = trace.file.fd();
   std::vector<OtherSearch> searches = other_searches(*why, trace);
   // The last of them takes longest, so it begins first.
   for_each_in_parallel(searches.size(), place.process_count, [&](std::size_t begun) {
@@ -149,7 +151,7 @@ void simulate_settings(Why* why, const std::string& program_path, std::uint32_t 
   SearchProgress progress("searching", spec.confs.size() + 1 + std::size(kOtherAllocators));
   const auto on_setting = [&] { progress.add(1); };
   simulate_caching(why, spec, place, on_setting);
-  simulate_others(why, trace, place, on_setting);
+  simulate_others(why, place, on_setting);
   rank_settings(why);
 }
 
