@@ -60,8 +60,9 @@ class Server {
   void start();
   void capture_graph();
   void release_graphs();
-  // Tokens of the smallest graph that holds the pass, which is of decode steps only; or 0.
-  [[nodiscard]] std::uint64_t graph_of(const Pass& pass) const;
+  // The smallest graph that holds the pass, which is of decode steps only; its place in
+  // graph_batches_.
+  [[nodiscard]] std::optional<std::size_t> graph_of(const Pass& pass) const;
   void begin_iteration();
   void plan_passes();
   void begin_pass();
@@ -165,11 +166,14 @@ void Server::capture_graph() {
       batch_->sync();
       batch_->trim();
       batch_->pool({.id = pool, .kind = EventKind::PoolBegin});
+      batch_->pool({.id = pool, .kind = EventKind::CaptureBegin});
     }
     target_.begin(parts);
     for (std::uint64_t i = 0; i < target_.layer_count(); ++i) target_.layer(i, parts);
     target_.finish_graph();
-    if (captures) batch_->pool({.id = pool, .kind = EventKind::PoolEnd});
+    if (!captures) continue;
+    batch_->pool({.id = pool, .kind = EventKind::CaptureEnd});
+    batch_->pool({.id = pool, .kind = EventKind::PoolEnd});
   }
   (void)target_.take_duration_ns();  // the server's clock does not run yet
   if (++captured_ == graph_batches_.size()) phase_ = Phase::Serving;
@@ -181,12 +185,13 @@ void Server::release_graphs() {
   }
 }
 
-std::uint64_t Server::graph_of(const Pass& pass) const {
-  std::uint64_t smallest = 0;
+std::optional<std::size_t> Server::graph_of(const Pass& pass) const {
   const auto decodes = [](const PassPart& part) { return part.tokens == 1 && part.context > 1; };
-  if (!std::ranges::all_of(pass.parts, decodes)) return 0;
-  for (const std::uint64_t batch : graph_batches_) {
-    if (batch >= pass.parts.size() && (smallest == 0 || batch < smallest)) smallest = batch;
+  if (!std::ranges::all_of(pass.parts, decodes)) return std::nullopt;
+  std::optional<std::size_t> smallest;
+  for (std::size_t i = 0; i < graph_batches_.size(); ++i) {
+    if (graph_batches_[i] < pass.parts.size()) continue;
+    if (!smallest || graph_batches_[i] < graph_batches_[*smallest]) smallest = i;
   }
   return smallest;
 }
@@ -271,8 +276,10 @@ void Server::plan_passes() {
 
 void Server::begin_pass() {
   const Pass& pass = passes_[pass_];
-  if (const std::uint64_t tokens = graph_of(pass); tokens > 0) {
-    target_.replay(tokens, pass.parts);
+  if (const std::optional<std::size_t> graph = graph_of(pass)) {
+    const std::uint64_t pool = graph_pool_id(config_.graphs, *graph);
+    batch_->pool({.id = pool, .kind = EventKind::GraphReplay});
+    target_.replay(graph_batches_[*graph], pass.parts);
     phase_ = Phase::PassEnd;
     return;
   }

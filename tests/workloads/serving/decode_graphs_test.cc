@@ -28,6 +28,7 @@ TEST_CASE("graphs are captured at the start, and decode steps then ask for logit
             (shared ? "shared" : "own"),
         3);
     std::uint64_t begun = 0, released = 0, captured = 0, in_pool = 0, replayed = 0, eager = 0;
+    std::uint64_t in_capture = 0, replays = 0;
     std::uint64_t mlp_bytes = 0, requests_in_step = 0;
     bool is_capturing = false, serves = false;
     for (const Event& event : read_all(*source)) {
@@ -44,6 +45,12 @@ TEST_CASE("graphs are captured at the start, and decode steps then ask for logit
         ++captured;
       }
       released += event.kind == EventKind::PoolRelease;
+      in_capture += event.kind == EventKind::CaptureBegin;
+      in_capture -= event.kind == EventKind::CaptureEnd;
+      const bool is_edge =
+          event.kind == EventKind::PoolBegin || event.kind == EventKind::CaptureEnd;
+      CHECK((in_capture == 1) == (is_capturing && !is_edge));
+      replays += event.kind == EventKind::GraphReplay;
       if (event.kind == EventKind::Alloc && is_capturing) {
         ++in_pool;
         mlp_bytes = std::max(mlp_bytes, event.size_bytes);
@@ -64,5 +71,6 @@ TEST_CASE("graphs are captured at the start, and decode steps then ask for logit
     CHECK(in_pool == 4 * (2 + 2 * 6));
     CHECK(eager >= 1);
     CHECK(replayed > eager);
+    CHECK(replays == replayed);
   }
 }
