@@ -88,7 +88,8 @@ CUresult get_proc_address(const Wanted& wanted, void** function,
               : found == Found::TooOld ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
                                        : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   }
-  return found == Found::Yes ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  // A name that came later is no error: an H200's driver says so in `result` alone.
+  return found == Found::NotFound ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
 }
 
 bool asks_per_thread(unsigned long long flags) {
