@@ -24,7 +24,7 @@ cstdint: int16_t int32_t int64_t int8_t intptr_t uint16_t uint32_t uint64_t uint
 cstddef: byte ptrdiff_t
 cstdio: FILE fclose ferror fflush fgets fopen fprintf fputc fputs fread fwrite printf rename snprintf sscanf
 cstdlib: abort aligned_alloc exit free getenv malloc strtod strtoull
-cstring: memchr memcmp memcpy memmove memset strcmp strerror strlen strncmp
+cstring: strchr memchr memcmp memcpy memmove memset strcmp strerror strlen strncmp
 ctime chrono: time tm
 deque: deque
 exception: current_exception exception_ptr rethrow_exception
@@ -40,7 +40,7 @@ limits: numeric_limits
 list: list
 locale: locale
 map: map multimap
-memory: make_shared make_unique shared_ptr unique_ptr weak_ptr
+memory: construct_at destroy_at make_shared make_unique shared_ptr unique_ptr weak_ptr
 mutex: call_once lock_guard mutex once_flag scoped_lock unique_lock
 new: bad_alloc
 numeric: accumulate gcd iota lcm partial_sum

@@ -16,7 +16,9 @@ using caching::BlockState;
 using caching::SegmentInfo;
 
 constexpr std::uint64_t kEntriesMax = 20'000'000;  // replayed in all while the heap is being found
-constexpr std::uint32_t kGuessedPoolsMax = 64;
+// Pools of a search: enough of them explain the placements of any release.
+constexpr std::uint32_t kPoolsMax = 64;
+constexpr std::uint32_t kPoolsMaxUnseen = 4;  // where the file shows no private pool
 
 // Finds the block that may end later than it was thought to; false where there is none.
 bool enlarge(const StartHeap& heap, const caching::Settings& settings,
@@ -56,6 +58,7 @@ class GuessSearch {
       guessed_count_ += pool >= first ? 1 : 0;
       pool_end_ = std::max(pool_end_, pool + 1);
     }
+    pools_max_ = pool_end_ > 1 ? kPoolsMax : kPoolsMaxUnseen;
   }
 
   [[nodiscard]] SelfCheck run() {
@@ -115,7 +118,8 @@ class GuessSearch {
   KnownExtents known_;
   std::uint64_t replayed_ = 0;
   std::uint64_t guessed_count_ = 0;
-  std::uint32_t pool_end_ = 1;  // first that is neither named nor guessed
+  std::uint32_t pool_end_ = 1;   // first that is neither named nor guessed
+  std::uint32_t pools_max_ = 0;  // that are guessed at most
 };
 
 // The segments whose pool nobody knows that were taken on one stream between two calls of
@@ -149,7 +153,7 @@ bool GuessSearch::guess_pool(const RecordedReplay::Spurious& spurious) {
     if (growth == kNoGrowth || history_[growth].has_pool) continue;
     for (const auto& group : {spurious.given_back, growth_of_capture(growth), {growth}}) {
       if (group.empty()) continue;
-      const std::uint32_t last = std::min(pool_end_, kGuessedPoolsMax);
+      const std::uint32_t last = std::min(pool_end_, pools_max_);
       for (std::uint32_t pool = last; pool > 0 && replayed_ < kEntriesMax; --pool) {
         RecordedReplay::Guess guess = guess_;
         for (const std::uint64_t one : group) guess.pools[one] = pool;

@@ -1,6 +1,7 @@
 #include "harness/simcuda/shim/simulated_device.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "harness/simcuda/shim/handle_arena.h"
