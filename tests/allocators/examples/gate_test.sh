@@ -21,7 +21,7 @@ fail() {
 gated() {
   local name=$1 code=$2 text=$3 got
   shift 3
-  timeout 300 "$gate" --out "$work/$name" "$@" >"$work/log" 2>&1
+  timeout 600 "$gate" --out "$work/$name" "$@" >"$work/log" 2>&1
   got=$?
   if [ "$got" = "$code" ] && grep -qE -e "$text" "$work/log"; then
     echo "ok: $name: $code"
