@@ -114,6 +114,16 @@ def sleep_pools_graphs():
     sleep_cycles(pools=True, graphs=True)
 
 
+def trim_and_serve(decoder):
+    import torch
+    torch.cuda.empty_cache()
+    mark("trimmed")
+    with torch.no_grad():
+        decoder.make_cache(64)
+        decoder.step(torch.zeros(64, dtype=torch.long, device="cuda"))
+    mark("served")
+
+
 @program()
 def load_into_pool():
     """Weights loaded in fp32 and cast, within use_mem_pool: what the pool keeps beside them."""
@@ -124,27 +134,16 @@ def load_into_pool():
         mark("loaded")
         torch.cuda.empty_cache()
         mark("trimmed_inside")
-    torch.cuda.empty_cache()
-    mark("trimmed")
-    with torch.no_grad():
-        decoder.make_cache(64)
-        decoder.step(torch.zeros(64, dtype=torch.long, device="cuda"))
-    mark("served")
+    trim_and_serve(decoder)
 
 
 @program()
 def load_plain():
     """The same without a pool."""
-    import torch
     decoder = Decoder()
     decoder.load(convert=True)
     mark("loaded")
-    torch.cuda.empty_cache()
-    mark("trimmed")
-    with torch.no_grad():
-        decoder.make_cache(64)
-        decoder.step(torch.zeros(64, dtype=torch.long, device="cuda"))
-    mark("served")
+    trim_and_serve(decoder)
 
 
 @program()

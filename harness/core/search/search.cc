@@ -4,10 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
-#include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "allocators/backend/backend.h"
@@ -18,13 +15,13 @@
 #include "harness/core/replay/ballast.h"
 #include "harness/core/replay/capacity.h"
 #include "harness/core/replay/device_work.h"
-#include "harness/core/replay/kernel_source.h"
 #include "harness/core/replay/prepared_trace.h"
 #include "harness/core/replay/process_backends.h"
 #include "harness/core/replay/replay.h"
 #include "harness/core/replay/simcu_api.h"
 #include "harness/core/search/capacities.h"
 #include "harness/core/search/driver_time.h"
+#include "harness/core/search/open_job.h"
 #include "harness/job/child_process.h"
 #include "workloads/import/recording.h"
 
@@ -33,18 +30,6 @@ namespace {
 
 Ballast hold_back(std::uint64_t capacity_bytes, std::uint64_t usable_bytes) {
   return capacity_bytes == usable_bytes ? Ballast() : Ballast(capacity_bytes);
-}
-
-// A recording, which may have notes, or any other workload.
-Recording open_job(const SearchSpec& spec) {
-  if (spec.handed) return {.events = read_events(kHandedFd, *spec.handed), .notes = {}};
-  constexpr std::string_view kFile = "file:";
-  std::error_code ignored;
-  if (spec.workload.starts_with(kFile)) {
-    const std::string path = spec.workload.substr(kFile.size());
-    if (std::filesystem::is_regular_file(path, ignored)) return open_recording(path);
-  }
-  return {.events = open_workload_with_kernels(spec.workload, spec.seed), .notes = {}};
 }
 
 class Search {
@@ -227,7 +212,10 @@ Search::Pass Search::run_pass(const std::string& conf, OomPolicy on_oom, std::ui
 
 SearchResult search_settings(const SearchSpec& spec,
                              const std::function<void(const SearchResult&)>& on_setting) {
-  return Search(spec, open_job(spec), on_setting).run();
+  Recording job = spec.handed
+                      ? Recording{.events = read_events(kHandedFd, *spec.handed), .notes = {}}
+                      : open_job(spec.workload, spec.seed);
+  return Search(spec, std::move(job), on_setting).run();
 }
 
 }  // namespace allocmark

@@ -28,6 +28,23 @@
 
 namespace allocmark {
 
+void add_release_and_seed(CLI::App* app, JobOptions* job) {
+  app->add_option("--pytorch", job->pytorch,
+                  "The release of PyTorch that the job runs on, as 2.10 [the recording's own, else "
+                  "the newest]")
+      ->type_name("V");
+  app->add_option("--seed", job->seed, "Seed of the workload; recorded traces have none")
+      ->capture_default_str()
+      ->type_name("N");
+}
+
+void add_format(CLI::App* app, JobOptions* job) {
+  app->add_option("--format", job->format, "table, markdown or json (one document)")
+      ->check(CLI::IsMember({"table", "markdown", "json"}))
+      ->capture_default_str()
+      ->type_name("F");
+}
+
 void add_job_options(CLI::App* app, JobOptions* job) {
   app->add_option("workload", job->workload,
                   "The job: a trace file, or a workload as in 'run --workload'")
@@ -40,13 +57,7 @@ void add_job_options(CLI::App* app, JobOptions* job) {
   app->add_option("-c,--conf", job->confs,
                   "Only these config strings, 'unset' for none [a grid of PyTorch's keys]")
       ->type_name("C");
-  app->add_option("--pytorch", job->pytorch,
-                  "The release of PyTorch that the job runs on, as 2.10 [the recording's own, else "
-                  "the newest]")
-      ->type_name("V");
-  app->add_option("--seed", job->seed, "Seed of the workload; recorded traces have none")
-      ->capture_default_str()
-      ->type_name("N");
+  add_release_and_seed(app, job);
   app->add_option("--target", job->target,
                   "For a server: request P99 to keep, such as p99=2s; says which settings, loads "
                   "and cards keep it")
@@ -60,10 +71,7 @@ void add_job_options(CLI::App* app, JobOptions* job) {
                   "A key, or key:value, that the job cannot have; may be repeated")
       ->allow_extra_args(false)
       ->type_name("KEY");
-  app->add_option("--format", job->format, "table, markdown or json (one document)")
-      ->check(CLI::IsMember({"table", "markdown", "json"}))
-      ->capture_default_str()
-      ->type_name("F");
+  add_format(app, job);
 }
 
 void check_without(const JobOptions& job) {

@@ -29,6 +29,9 @@ struct JobOptions {
   std::string target;  // of a server's requests, "p99=2s"; empty: none
 };
 void add_job_options(CLI::App* app, JobOptions* job);
+// Parts of it, for commands that have only these: --pytorch and --seed; --format.
+void add_release_and_seed(CLI::App* app, JobOptions* job);
+void add_format(CLI::App* app, JobOptions* job);
 
 // Throws UsageError for a key that no release has.
 void check_without(const JobOptions& job);

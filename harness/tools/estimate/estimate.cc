@@ -4,11 +4,8 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
-#include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "allocators/backend/backend.h"
@@ -19,27 +16,16 @@
 #include "harness/core/replay/ballast.h"
 #include "harness/core/replay/capacity.h"
 #include "harness/core/replay/device_work.h"
-#include "harness/core/replay/kernel_source.h"
 #include "harness/core/replay/prepared_trace.h"
 #include "harness/core/replay/process_backends.h"
 #include "harness/core/replay/replay.h"
 #include "harness/core/replay/simcu_api.h"
+#include "harness/core/search/open_job.h"
 #include "harness/job/job.h"
 #include "workloads/import/recording.h"
 
 namespace allocmark {
 namespace {
-
-// A recording, which may have notes, or any other workload.
-Recording open_estimated(const EstimateSpec& spec) {
-  constexpr std::string_view kFile = "file:";
-  std::error_code ignored;
-  if (spec.workload.starts_with(kFile)) {
-    const std::string path = spec.workload.substr(kFile.size());
-    if (std::filesystem::is_regular_file(path, ignored)) return open_recording(path);
-  }
-  return {.events = open_workload_with_kernels(spec.workload, spec.seed), .notes = {}};
-}
 
 // Reads the events once, for what is live; the labels of all marks.
 std::vector<std::string> read_account(const EstimateSpec& spec, EventSource* events,
@@ -225,7 +211,7 @@ constexpr Job<EstimateSpec, JobEstimate> kEstimate{
 }  // namespace
 
 JobEstimate estimate_job(const EstimateSpec& spec) {
-  return Estimator(spec, open_estimated(spec)).run();
+  return Estimator(spec, open_job(spec.workload, spec.seed)).run();
 }
 
 JobEstimate estimate_in_child(const EstimateSpec& spec, const std::string& device,

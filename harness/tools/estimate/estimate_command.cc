@@ -56,17 +56,8 @@ void add_estimate(CLI::App* app, EstimateCommand* command) {
   app->add_option("-c,--conf", job->confs,
                   "Config strings, 'unset' for none [unset and expandable_segments:True]")
       ->type_name("C");
-  app->add_option("--pytorch", job->pytorch,
-                  "The release of PyTorch that the job runs on, as 2.10 [the recording's own, else "
-                  "the newest]")
-      ->type_name("V");
-  app->add_option("--seed", job->seed, "Seed of the workload; recorded traces have none")
-      ->capture_default_str()
-      ->type_name("N");
-  app->add_option("--format", job->format, "table, markdown or json (one document)")
-      ->check(CLI::IsMember({"table", "markdown", "json"}))
-      ->capture_default_str()
-      ->type_name("F");
+  add_release_and_seed(app, job);
+  add_format(app, job);
   app->footer(kEstimateFooter);
 }
 
