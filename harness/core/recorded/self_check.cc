@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "allocators/caching/sizes.h"
@@ -16,9 +18,10 @@ using caching::BlockState;
 using caching::SegmentInfo;
 
 constexpr std::uint64_t kEntriesMax = 20'000'000;  // replayed in all while the heap is being found
-// Pools of a search: enough of them explain the placements of any release.
+// Pools of a search. Many of them explain the placements of a release whose rules are others, so
+// few are guessed at first where the file shows no private pool.
 constexpr std::uint32_t kPoolsMax = 64;
-constexpr std::uint32_t kPoolsMaxUnseen = 4;  // where the file shows no private pool
+constexpr std::uint32_t kFewPools = 4;
 
 // Finds the block that may end later than it was thought to; false where there is none.
 bool enlarge(const StartHeap& heap, const caching::Settings& settings,
@@ -49,7 +52,7 @@ bool enlarge(const StartHeap& heap, const caching::Settings& settings,
 // Finds out, replay by replay, what the history does not say, and then checks.
 class GuessSearch {
  public:
-  GuessSearch(const DeviceHistory& history, const RecordedSettings& settings)
+  GuessSearch(const DeviceHistory& history, const RecordedSettings& settings, bool many_pools)
       : history_(history), settings_(settings), guess_{.pools = final_pools(history)} {
     // Those that the addresses of expandable segments tell.
     const auto first = static_cast<std::uint32_t>(history.snapshot().pools.size());
@@ -58,7 +61,7 @@ class GuessSearch {
       guessed_count_ += pool >= first ? 1 : 0;
       pool_end_ = std::max(pool_end_, pool + 1);
     }
-    pools_max_ = pool_end_ > 1 ? kPoolsMax : kPoolsMaxUnseen;
+    pools_max_ = many_pools || pool_end_ > 1 ? kPoolsMax : kFewPools;
   }
 
   [[nodiscard]] SelfCheck run() {
@@ -67,6 +70,7 @@ class GuessSearch {
     check.names_private_pool = history_.snapshot().pools.size() > 1;
     check.pools = guess_.pools;
     check.frees_waited = guess_.frees_waited;
+    check.few_pools_guessed = pools_max_ == kFewPools;
     return check;
   }
 
@@ -182,29 +186,35 @@ bool GuessSearch::guess_pool(const RecordedReplay::Spurious& spurious) {
 // A block of the large pool may have up to 1 MiB beyond its request, and the history does not say
 // how much. Where the replay puts a request behind such a block and PyTorch did not, the free
 // memory there was smaller: the block gets the difference, and the replay begins again.
-SelfCheck check_recording(const DeviceHistory& history, const RecordedSettings& settings) {
-  return GuessSearch(history, settings).run();
+SelfCheck check_recording(const DeviceHistory& history, const RecordedSettings& settings,
+                          bool many_pools) {
+  return GuessSearch(history, settings, many_pools).run();
 }
 
 Recognised recognise(const DeviceHistory& history, const SnapshotSettings& recorded,
                      const caching::Rules* release) {
-  Recognised best;
-  const auto try_rules = [&](const caching::Rules& rules, bool first) {
+  const auto try_rules = [&](const caching::Rules& rules, bool many_pools) {
     Recognised one{.settings = recorded_settings(recorded, rules), .check = {}};
-    one.check = check_recording(history, one.settings);
-    if (first || one.check.complete() || one.check.equal_count > best.check.equal_count)
-      best = std::move(one);
+    one.check = check_recording(history, one.settings, many_pools);
+    return one;
   };
-  try_rules(release == nullptr ? caching::recorded_rules() : *release, true);
-  if (release != nullptr) return best;
-  caching::TieBreak tried = caching::TieBreak::Address;
+  const caching::Rules& first = release == nullptr ? caching::recorded_rules() : *release;
+  Recognised best = try_rules(first, false);
+  // Where other rules give the placements with few pools, those are the recorded ones.
+  std::set<caching::TieBreak> tried{first.tie_break};
   const auto rules = caching::all_rules();
   for (auto at = rules.rbegin(); at != rules.rend() && !best.check.complete(); ++at) {
-    if (at->tie_break == tried || at->tie_break == caching::TieBreak::Address) continue;
-    tried = at->tie_break;
-    try_rules(*at, false);
+    if (!tried.insert(at->tie_break).second) continue;
+    Recognised other = try_rules(*at, false);
+    if (release != nullptr) {
+      if (other.check.complete()) return best;
+    } else if (other.check.complete() || other.check.equal_count > best.check.equal_count) {
+      best = std::move(other);
+    }
   }
-  return best;
+  if (best.check.complete() || !best.check.few_pools_guessed) return best;
+  Recognised many = try_rules(first, true);
+  return many.check.complete() ? std::move(many) : std::move(best);
 }
 
 std::string to_text(const SelfCheck& check) {

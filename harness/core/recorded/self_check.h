@@ -43,6 +43,7 @@ struct SelfCheck {
   bool frees_waited = false;             // whether blocks waited that may have become free at once
   std::uint64_t guessed_pool_count = 0;  // segments whose private pool follows from placements only
   bool names_private_pool = false;       // the snapshot has a segment of a private pool
+  bool few_pools_guessed = false;        // many more could have been
   std::string first_difference{};        // empty where there is none
   std::vector<std::string> doubts{};
   std::uint64_t oom_count = 0;
@@ -56,8 +57,10 @@ struct SelfCheck {
   }
 };
 
+// A file that shows no private pool is searched for few of them, unless many are asked for: enough
+// pools explain placements by other rules too.
 [[nodiscard]] SelfCheck check_recording(const DeviceHistory& history,
-                                        const RecordedSettings& settings);
+                                        const RecordedSettings& settings, bool many_pools);
 
 struct Recognised {
   RecordedSettings settings;
