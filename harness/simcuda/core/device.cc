@@ -60,6 +60,18 @@ Outcome Device::deallocate(std::uint64_t address, std::uint64_t now_ns) {
   return outcome;
 }
 
+std::vector<Range> Device::free_heap() {
+  std::vector<Range> freed;
+  for (const std::uint64_t address : heap_.live_addresses()) {
+    if (is_drivers_own(address)) continue;
+    const std::uint64_t size_bytes = heap_.find(address).size_bytes;
+    const Outcome outcome = heap_.deallocate(address);
+    ALLOCMARK_ASSERT(outcome.status == Status::Ok);
+    freed.push_back({address, address + size_bytes});
+  }
+  return freed;
+}
+
 PoolOutcome Device::create_pool(std::uint64_t size_bytes_max) {
   return add_pool(next_pool_++, size_bytes_max);
 }

@@ -61,6 +61,10 @@ class Device {
   [[nodiscard]] AllocationOutcome allocate(std::uint64_t size_bytes);
   [[nodiscard]] Outcome deallocate(std::uint64_t address, std::uint64_t now_ns);
 
+  // Frees all that allocate gave, as the end of a context does: blocks of pools, memory handles and
+  // their mappings stay. Returns the ranges. Work on the device has ended.
+  [[nodiscard]] std::vector<Range> free_heap();
+
   // ---- stream-ordered pools. The default pool comes into being (and takes its addresses) with its
   // first mention. size_bytes_max 0: the device's memory.
   [[nodiscard]] PoolOutcome create_pool(std::uint64_t size_bytes_max);

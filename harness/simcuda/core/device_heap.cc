@@ -3,6 +3,7 @@
 #include <iterator>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace simcuda {
 namespace {
@@ -72,6 +73,15 @@ bool DeviceHeap::give_addresses(std::uint64_t address) {
   give_large({address, address + large->second.size_bytes}, false, unused);
   large_.erase(large);
   return true;
+}
+
+std::vector<std::uint64_t> DeviceHeap::live_addresses() const {
+  std::vector<std::uint64_t> addresses;
+  for (const auto& [address, size_bytes] : small_) addresses.push_back(address);
+  for (const auto& [address, large] : large_) {
+    if (large.backed) addresses.push_back(address);
+  }
+  return addresses;
 }
 
 DeviceHeap::Allocation DeviceHeap::find(std::uint64_t address) const {

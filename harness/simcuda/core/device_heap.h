@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <vector>
 
 #include "harness/simcuda/core/address_ranges.h"
 #include "harness/simcuda/core/device_config.h"
@@ -41,6 +42,8 @@ class DeviceHeap {
   };
   // The live allocation that holds `address`, if any.
   [[nodiscard]] Allocation find(std::uint64_t address) const;
+  // The addresses of all live allocations; not those of reserve_addresses.
+  [[nodiscard]] std::vector<std::uint64_t> live_addresses() const;
   [[nodiscard]] std::size_t live_count() const { return small_.size() + large_.size(); }
 
  private:

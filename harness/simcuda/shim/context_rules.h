@@ -36,11 +36,11 @@ constexpr bool runtime_makes_context(std::string_view name) {
 // What works on the current context: its memory, what is made in it, itself. Handles bring their
 // context along, and so do devices.
 constexpr bool driver_needs_context(std::string_view name) {
-  constexpr std::array<std::string_view, 15> kNeedOne = {
-      "cuCtxGetDevice",    "cuCtxSynchronize",    "cuCtxGetFlags",      "cuCtxGetLimit",
-      "cuCtxSetLimit",     "cuCtxSetFlags",       "cuMemGetInfo",       "cuMemFree",
-      "cuMemFreeHost",     "cuEventCreate",       "cuLibraryGetModule", "cuMemGetAddressRange",
-      "cuMemHostRegister", "cuMemHostUnregister", "cuMemHostAlloc"};
+  constexpr std::array<std::string_view, 14> kNeedOne = {
+      "cuCtxGetDevice",      "cuCtxSynchronize",   "cuCtxGetFlags",        "cuCtxGetLimit",
+      "cuCtxSetLimit",       "cuCtxSetFlags",      "cuMemGetInfo",         "cuMemFreeHost",
+      "cuEventCreate",       "cuLibraryGetModule", "cuMemGetAddressRange", "cuMemHostRegister",
+      "cuMemHostUnregister", "cuMemHostAlloc"};
   return name.starts_with("cuMemAlloc") || name.starts_with("cuMemcpy") ||
          name.starts_with("cuMemset") || name.starts_with("cuStreamCreate") ||
          name.starts_with("cuModuleLoad") || std::ranges::find(kNeedOne, name) != kNeedOne.end();

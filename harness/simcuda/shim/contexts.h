@@ -25,7 +25,7 @@ struct SimContext {
 [[nodiscard]] SimContext& primary_context(int device);
 // Replaces the thread's current context; null takes it away and leaves the one below.
 void set_current_context(ThreadState& thread, CUcontext context);
-// The primary context is no longer used, and no thread's current one is it.
+// Nobody holds the primary context any more. It stays the current one of threads.
 void forget_primary_context(int device);
 
 }  // namespace simcuda

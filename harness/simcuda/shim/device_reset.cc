@@ -1,8 +1,9 @@
-// cudaDeviceReset and cuDevicePrimaryCtxReset: the device as it was before the program's first
-// call, for all threads. In: the device. Out: no memory, streams, events and pools of its own.
+// cudaDeviceReset and cuDevicePrimaryCtxReset: the end of the primary context, for all threads. In:
+// the device. Out: no memory of cudaMalloc and cudaMallocHost, no streams, no events.
 #include <mutex>
 
 #include "harness/simcuda/shim/contexts.h"
+#include "harness/simcuda/shim/host_memory.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/synchronize.h"
@@ -18,7 +19,8 @@ cudaError_t reset(ThreadState& thread, int index) {
   });
   if (waited != cudaSuccess) return waited;
   const std::lock_guard lock(device->mutex);
-  device->reset();
+  device->reset(thread.now_ns());
+  forget_host_memory(index);
   forget_primary_context(index);
   return cudaSuccess;
 }
@@ -26,11 +28,8 @@ cudaError_t reset(ThreadState& thread, int index) {
 }  // namespace
 
 SIMCUDA_EXPORT cudaError_t cudaDeviceReset() {
-  return runtime_call<"cudaDeviceReset">({}, [&](ThreadState& thread) {
-    const cudaError_t error = reset(thread, thread.device);
-    if (error == cudaSuccess) set_current_context(thread, nullptr);
-    return error;
-  });
+  return runtime_call<"cudaDeviceReset">(
+      {}, [&](ThreadState& thread) { return reset(thread, thread.device); });
 }
 
 SIMCUDA_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice index) {

@@ -17,6 +17,7 @@ namespace {
 struct HostRange {
   std::uint64_t hi = 0;
   unsigned flags = 0;
+  int device = 0;        // in whose context it was pinned
   bool is_ours = false;  // from cudaMallocHost; false: registered by the program
 };
 
@@ -50,7 +51,8 @@ cudaError_t allocate_host(ThreadState& thread, void** pointer, std::size_t size_
   }
   HostMemory& all = host_memory();
   const std::lock_guard lock(all.mutex);
-  all.ranges[number(memory)] = {.hi = number(memory) + size_bytes, .flags = flags, .is_ours = true};
+  all.ranges[number(memory)] = {
+      .hi = number(memory) + size_bytes, .flags = flags, .device = thread.device, .is_ours = true};
   *pointer = memory;
   return cudaSuccess;
 }
@@ -111,8 +113,10 @@ cudaError_t register_host(ThreadState& thread, void* pointer, std::size_t size_b
   }
   HostMemory& all = host_memory();
   const std::lock_guard lock(all.mutex);
-  all.ranges[number(pointer)] = {
-      .hi = number(pointer) + size_bytes, .flags = flags, .is_ours = false};
+  all.ranges[number(pointer)] = {.hi = number(pointer) + size_bytes,
+                                 .flags = flags,
+                                 .device = thread.device,
+                                 .is_ours = false};
   return cudaSuccess;
 }
 
@@ -158,6 +162,16 @@ Range host_allocation(const void* pointer) {
   }
   --found;
   return number(pointer) < found->second.hi ? Range{found->first, found->second.hi} : Range{};
+}
+
+void forget_host_memory(int device) {
+  HostMemory& all = host_memory();
+  const std::lock_guard lock(all.mutex);
+  std::erase_if(all.ranges, [&](const auto& range) {
+    if (range.second.device != device) return false;
+    if (range.second.is_ours) std::free(reinterpret_cast<void*>(range.first));
+    return true;
+  });
 }
 
 SIMCUDA_TWINS(cudaMallocHost, cuMemAllocHost, (void** pointer, size_t size_bytes), (size_bytes),

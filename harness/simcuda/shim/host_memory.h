@@ -7,5 +7,8 @@ namespace simcuda {
 
 // The pinned range that holds the pointer; empty (lo 0) where there is none.
 [[nodiscard]] Range host_allocation(const void* pointer);
+// The device's context has ended: what was pinned in it is gone, and what the program registered is
+// pinned no longer.
+void forget_host_memory(int device);
 
 }  // namespace simcuda

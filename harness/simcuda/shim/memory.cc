@@ -119,7 +119,10 @@ SIMCUDA_EXPORT cudaError_t cudaFree(void* pointer) {
 
 SIMCUDA_EXPORT CUresult cuMemAlloc(CUdeviceptr* pointer, size_t size_bytes) {
   return driver_call<"cuMemAlloc">({size_bytes}, [&](ThreadState& thread) {
-    if (size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (size_bytes == 0) {
+      if (pointer != nullptr) *pointer = 0;
+      return CUDA_ERROR_INVALID_VALUE;
+    }
     return as_result(allocate(thread, reinterpret_cast<void**>(pointer), size_bytes));
   });
 }

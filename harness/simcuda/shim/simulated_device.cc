@@ -1,7 +1,6 @@
 #include "harness/simcuda/shim/simulated_device.h"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "harness/simcuda/shim/handle_arena.h"
@@ -137,28 +136,20 @@ void SimulatedDevice::recycle(SimEvent* event) {
 
 void SimulatedDevice::recycle(SimPool* pool) { pool->live = false; }
 
-void SimulatedDevice::reset() {
-  spare_streams_.clear();
+void SimulatedDevice::reset(std::uint64_t now_ns) {
   arena<SimStream>().for_each([&](SimStream& stream) {
-    if (stream.device == this) recycle(&stream);
+    if (stream.device != this || !stream.live) return;
+    static_cast<void>(core.destroy_stream(stream.id, now_ns));
+    recycle(&stream);
   });
-  spare_events_.clear();
   arena<SimEvent>().for_each([&](SimEvent& event) {
-    if (event.device == this) recycle(&event);
+    if (event.device != this || !event.live) return;
+    static_cast<void>(core.streams().destroy_event(event.id));
+    recycle(&event);
   });
-  arena<SimPool>().for_each([&](SimPool& pool) {
-    if (pool.device == this && &pool != default_pool) recycle(&pool);
-  });
-  current_pool = default_pool;
   host_functions.clear();
-  contents.detach(contents.area_window());
-  for (const auto& [handle, use] : handles) contents.drop_handle(handle, use.size_bytes);
-  handles.clear();
-  contents.discard(contents.heap_window());
+  for (const Range& range : core.free_heap()) contents.discard(range);
   limits = profile.limits;
-  const DeviceConfig config = core.config();
-  std::destroy_at(&core);
-  std::construct_at(&core, config);
 }
 
 Range SimulatedDevice::live_range(std::uint64_t address) const {
@@ -208,6 +199,9 @@ void SimulatedDevice::drop_if_unused(MemoryHandle handle) {
 SimulatedDevice* current_device(const ThreadState& thread) { return device_at(thread.device); }
 
 StreamRef resolve_stream(ThreadState& thread, cudaStream_t stream) {
+  const bool is_handle =
+      stream != nullptr && stream != cudaStreamLegacy && stream != cudaStreamPerThread;
+  if (!is_handle && thread.context == nullptr) return {.error = cudaErrorDeviceUninitialized};
   if (stream == nullptr) stream = thread.null_stream;
   if (stream == nullptr || stream == cudaStreamLegacy) {
     SimulatedDevice* const device = current_device(thread);

@@ -93,9 +93,9 @@ class SimulatedDevice {
   void recycle(SimStream* stream);
   void recycle(SimEvent* event);
   void recycle(SimPool* pool);
-  // The device as it was at first: no memory, streams, events and pools but the default ones. With
-  // the lock held.
-  void reset();
+  // The end of the primary context: its memory, streams and events go; pools, their blocks and
+  // memory handles stay, as on a GPU. Work on the device has ended; with the lock held.
+  void reset(std::uint64_t now_ns);
 
   // Live allocation that holds the address; for mapped ranges as much as is mapped without a hole
   // from there on. Empty where there is none.
@@ -119,12 +119,14 @@ class SimulatedDevice {
   std::vector<SimEvent*> spare_events_;
 };
 
-// A stream handle's device and the core's id; device null where the handle is not valid.
+// A stream handle's device and the core's id; device null where the handle is not valid, or means
+// the current context's stream and there is none.
 struct StreamRef {
   SimulatedDevice* device = nullptr;
   StreamId id = kLegacyStream;
-  const SimStream* stream = nullptr;  // null for the legacy stream
-  bool captured = false;              // its calls go through capture.h
+  const SimStream* stream = nullptr;                   // null for the legacy stream
+  bool captured = false;                               // its calls go through capture.h
+  cudaError_t error = cudaErrorInvalidResourceHandle;  // where the device is null
 };
 // What stands for its order; the legacy stream's is the device's.
 [[nodiscard]] inline const void* order_key(const StreamRef& ref) {

@@ -59,9 +59,7 @@ cudaError_t destroy_stream(ThreadState& thread, cudaStream_t stream) {
 
 cudaError_t query_stream(ThreadState& thread, cudaStream_t stream) {
   const StreamRef ref = resolve_stream(thread, stream);
-  if (ref.device == nullptr) {
-    return cudaErrorInvalidResourceHandle;
-  }
+  if (ref.device == nullptr) return ref.error;
   if (ref.captured) [[unlikely]] {
     if (const Captured captured = capture_forbids(ref)) return *captured;
   }
@@ -74,9 +72,7 @@ cudaError_t query_stream(ThreadState& thread, cudaStream_t stream) {
 
 cudaError_t synchronize_stream(ThreadState& thread, cudaStream_t stream) {
   const StreamRef ref = resolve_stream(thread, stream);
-  if (ref.device == nullptr) {
-    return cudaErrorInvalidResourceHandle;
-  }
+  if (ref.device == nullptr) return ref.error;
   if (ref.captured) [[unlikely]] {
     if (const Captured captured = capture_forbids(ref)) return *captured;
   }
