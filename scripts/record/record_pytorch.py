@@ -22,6 +22,8 @@ optimizer step; `record_pytorch.mark("label")` anywhere adds one, and does nothi
 Marks, record_stream and empty_cache are placed exactly: the allocator's counters say how many requests came before
 them. The same counters tell at the end whether the history is complete; if not, nothing is written. Calls of
 record_stream from C++ (DistributedDataParallel's reducer, NCCL) leave no trace and are missing.
+Private pools are placed likewise: torch.cuda.MemPool, use_mem_pool, and captures, replays and ends of torch.cuda.CUDAGraph.
+A pool that was there before the recording is made at its first row; requests of other threads go to it, too.
 
 What happens between requests is recorded too; the head says from what: `# device work: marks`, `kernels` or `none`.
 
@@ -52,6 +54,7 @@ import stat
 import statistics
 import sys
 import time
+import weakref
 
 ENTRIES_MAX = 16_000_000  # the history's ring; about 2 GiB of host memory if it fills
 LABEL_CHARACTERS_MAX = 256
@@ -83,7 +86,9 @@ class Position:
 
     def __init__(self, count, kind, value=None, time_ns=None):
         self.count = count
-        self.kind = kind  # "mark" (value: label), "record" (value: (address, raw stream)), "empty_cache"
+        # "mark" (value: label), "record" (value: (address, raw stream)), "empty_cache", "pool" (value: (call of PoolRows, key, more)),
+        # "pool_trim" (value: key)
+        self.kind = kind
         self.value = value
         self.time_ns = time_ns  # of the host's clock; None: not known
 
@@ -108,8 +113,121 @@ class Streams:
         return self.indexes.setdefault(raw, len(self.indexes))
 
 
+COMMON_POOL = (0, 0)
+TRIMS = ("empty_cache", "pool_trim")
+
+
+class Pool:
+    """A private pool as the rows have it so far."""
+
+    def __init__(self, number):
+        self.number = number
+        self.uses = 0
+        self.is_begun = self.is_on_oom = self.has_graph = self.is_released = False
+        self.captured = None  # the index of the stream, while a graph is captured into it
+
+
+class PoolRows:
+    """Rows of private pools: of MemPools and graphs. Keys are any names of theirs. Calls that came before the recording are
+    missing, so what a valid trace needs of them is put in."""
+
+    def __init__(self, converter):
+        self.converter = converter
+        self.pools = {}  # key -> the last Pool of that key
+        self.number_last = 0
+
+    def add(self, row):
+        return self.converter.add(row)
+
+    def stream(self, raw):
+        return self.converter.streams.index(raw)
+
+    def used(self, key):
+        """The pool of that key, or a new one where there is none or its last use has ended."""
+        if key not in self.pools or self.pools[key].is_released:
+            self.number_last += 1
+            self.pools[key] = Pool(self.number_last)
+        return self.pools[key]
+
+    def create(self, key):
+        pool = self.used(key)
+        pool.uses += self.add(f"pool_create,{pool.number},0,0")
+
+    def set_on_oom(self, key, is_on):
+        pool = self.pools.get(key)
+        if pool is not None and pool.is_on_oom != is_on and self.add(f"pool_on_oom,{pool.number},{is_on:d},0"):
+            pool.is_on_oom = is_on
+
+    def set_no_split(self, key):
+        if key in self.pools:
+            self.add(f"pool_no_split,{self.pools[key].number},0,0")
+
+    def begin(self, key, raw_stream=None):
+        """Routes the requests of that stream to the pool; without one those of all streams."""
+        pool = self.used(key)
+        if pool.is_begun:
+            return
+        columns = "1,0" if raw_stream is None else f"0,{self.stream(raw_stream)}"
+        if self.add(f"pool_begin,{pool.number},{columns}"):
+            pool.uses += 1
+            pool.is_begun = True
+
+    def begin_mem_pool(self, key):
+        if self.used(key).uses == 0:  # made before the recording
+            self.create(key)
+        self.begin(key)
+
+    def end(self, key):
+        pool = self.pools.get(key)
+        if pool is not None and pool.is_begun and self.add(f"pool_end,{pool.number},0,0"):
+            pool.is_begun = False
+
+    def release(self, key):
+        pool = self.pools.get(key)
+        if pool is None or pool.uses == 0:
+            return
+        if pool.uses == 1:
+            self.end_capture(key)
+            self.end(key)
+            self.set_on_oom(key, False)
+        if self.add(f"pool_release,{pool.number},0,0"):
+            pool.uses -= 1
+            pool.is_released = pool.uses == 0
+
+    def trim(self, key):
+        if key in self.pools:
+            self.add(f"empty_cache,{self.pools[key].number},0,0")
+
+    def begin_capture(self, key, raw_stream, is_alone):
+        """`is_alone`: no other stream asks while it is captured."""
+        self.begin(key, raw_stream if is_alone else None)
+        pool = self.pools.get(key)
+        if pool.captured is None and self.add(f"capture_begin,{pool.number},0,{self.stream(raw_stream)}"):
+            pool.captured = self.stream(raw_stream)
+
+    def end_capture(self, key):
+        pool = self.pools.get(key)
+        if pool is not None and pool.captured is not None and self.add(f"capture_end,{pool.number},0,{pool.captured}"):
+            pool.captured = None
+            pool.has_graph = True
+            self.end(key)
+
+    def replay(self, key, raw_stream):
+        pool = self.pools.get(key)
+        if pool is not None and pool.has_graph and not pool.is_released:  # else captured before the recording
+            self.add(f"graph_replay,{pool.number},0,{self.stream(raw_stream)}")
+
+    def finish(self):
+        """What was begun ends with the trace, which may be cut."""
+        for pool in self.pools.values():
+            if pool.captured is not None:
+                self.converter.rows.append(f"capture_end,{pool.number},0,{pool.captured}")
+            if pool.is_begun:
+                self.converter.rows.append(f"pool_end,{pool.number},0,0")
+
+
 def blocks_of(segments, device):
-    """Blocks that their owner still holds, as {address: (requested bytes, raw stream)}."""
+    """Blocks that their owner still holds, as {address: (requested bytes, raw stream, pool)}."""
     live = {}
     for segment in segments:
         if segment.get("device", device) != device:
@@ -118,7 +236,8 @@ def blocks_of(segments, device):
         for block in segment["blocks"]:
             address = block.get("address", address)
             if block["state"] == "active_allocated":
-                live[address] = (block.get("requested_size", block["size"]), segment["stream"])
+                pool = tuple(segment.get("segment_pool_id", COMMON_POOL))
+                live[address] = (block.get("requested_size", block["size"]), segment["stream"], pool)
             address += block["size"]
     return live
 
@@ -132,7 +251,7 @@ def preamble(entries, segments, device):
             allocated.add(entry["addr"])
         elif entry["action"] == "free_requested":
             if entry["addr"] not in allocated:
-                before.setdefault(entry["addr"], (entry["size"], entry["stream"]))
+                before.setdefault(entry["addr"], (entry["size"], entry["stream"], tuple(entry.get("pool_id", COMMON_POOL))))
             # The address may be allocated and freed again; only the first free can be of an older block.
             allocated.add(entry["addr"])
     for address, block in blocks_of(segments, device).items():
@@ -158,6 +277,7 @@ class Converter:
         self.rows = []
         self.positions = []  # not placed yet
         self.streams = Streams()
+        self.pools = PoolRows(self)
         self.ids = {}  # address -> (id, bytes)
         self.id_last = 0
         self.operation_count = 0
@@ -204,25 +324,30 @@ class Converter:
             self.add(f"free,{self.id_last},0,0")
 
     def place(self, position):
-        self.advance(position.time_ns, position.place, position.kind != "empty_cache")
+        self.advance(position.time_ns, position.place, position.kind not in (*TRIMS, "pool"))
         if position.kind == "mark":
             self.add(f"mark,{position.value},0,0")
         elif position.kind == "empty_cache":
             self.add("empty_cache,0,0,0")
+        elif position.kind == "pool_trim":
+            self.pools.trim(position.value)
+        elif position.kind == "pool":
+            call, *arguments = position.value
+            getattr(self.pools, call)(*arguments)
         else:
             address, stream = position.value
             if address in self.ids:  # else a view into memory that this allocator does not own
                 self.add(f"record,{self.ids[address][0]},0,{self.streams.index(stream)}")
 
-    def place_until(self, count, kind=None):
-        """Places the positions up to `count`; with `kind` those up to the first of that kind, if there is one."""
+    def place_until(self, count, kinds=()):
+        """Places the positions up to `count`; with `kinds` those up to the first of these kinds, if there is one."""
         due = 0
         while due < len(self.positions) and self.positions[due].count <= count:
             due += 1
-            if self.positions[due - 1].kind == kind:
+            if self.positions[due - 1].kind in kinds:
                 break
         else:
-            due = due if kind is None else 0
+            due = 0 if kinds else due
         for position in self.positions[:due]:
             self.place(position)
         del self.positions[:due]
@@ -249,11 +374,24 @@ class Converter:
             elif action == "oom":
                 self.failed_alloc(entry)
             # A call of empty_cache that was seen has its own position; others show by their releases alone.
-            elif action in RELEASES and is_empty_cache(entries, index + 1) and not self.place_until(count, "empty_cache"):
+            elif action in RELEASES and is_empty_cache(entries, index + 1) and not self.place_until(count, TRIMS):
                 self.place(Position(count, "empty_cache"))
         self.place_until(count)
         if self.work is not None and not self.is_cut:
             self.work.finish(self)
+
+    def convert_all(self, entries, positions, blocks):
+        """`blocks`: those that were live before the first entry, as preamble() gives them. Their pools are told where any are."""
+        tells_pools = any(position.kind == "pool" for position in positions)
+        for address, (size_bytes, stream, pool) in blocks:
+            if tells_pools and pool != COMMON_POOL:
+                self.pools.begin_mem_pool(pool)
+            self.alloc(address, size_bytes, stream)
+            if tells_pools and pool != COMMON_POOL:
+                self.pools.end(pool)
+                self.pools.release(pool)
+        self.convert(entries, positions)
+        self.pools.finish()
 
 
 ENTRIES_KEPT = ("alloc", "free_requested", "oom")
@@ -531,6 +669,22 @@ def work_of_history(entries):
     return Work("none", entries[0]["time_us"] * 1000, away=driver_spans(entries))
 
 
+def positions_of(entries, positions):
+    """The same, with what is known of captures only when they have ended: the pool, and whether other streams asked."""
+    streams = [entry["stream"] if entry["action"] == "alloc" else None for entry in entries if entry["action"] in ("alloc", "free_requested")]
+    ends = {position.value[1]: position.count for position in positions if position.kind == "pool" and position.value[0] == "end_capture"}
+    found = []
+    for position in positions:
+        if position.kind == "pool" and isinstance(position.value[1], Graph):
+            call, graph, *more = position.value
+            if call == "begin_capture":
+                asked = set(streams[position.count:ends.get(graph, len(streams))]) - {None}
+                more.append(asked <= {more[0]})
+            position = Position(position.count, "pool", (call, graph.key(), *more), position.time_ns)
+        found.append(position)
+    return found
+
+
 def convert(snapshot, device=0, positions=(), expected_count=None, operation_count_max=None, remarks=None, make_work=None, plain_ns=None):
     """Returns (Converter, text of the trace file) for one device of a snapshot dictionary. `expected_count`: allocs and
     frees that the allocator counted while recording. `make_work` gets the entries and returns Work; `plain_ns`: scale_host."""
@@ -548,9 +702,7 @@ def convert(snapshot, device=0, positions=(), expected_count=None, operation_cou
     def made(work):
         converter = Converter(operation_count_max, work)
         converter.add("mark,begin,0,0")
-        for address, (size_bytes, stream) in preamble(entries, snapshot.get("segments", []), device):
-            converter.alloc(address, size_bytes, stream)
-        converter.convert(entries, list(positions))
+        converter.convert_all(entries, positions_of(entries, positions), preamble(entries, snapshot.get("segments", []), device))
         return converter
 
     remarks = {} if remarks is None else remarks
@@ -859,6 +1011,92 @@ def check_clocks(activities, entries, end_ns, waited_ns):
     return text
 
 
+class Graph:
+    """A graph that was captured, by its pool. PyTorch tells the pool when the capture has ended."""
+
+    def __init__(self, pool):
+        self.pool = pool  # None: not known
+        self.is_over = False
+
+    def key(self):
+        return self if self.pool is None else self.pool
+
+
+class PoolWatch:
+    """Notes what a program does with private pools while it is recorded."""
+
+    def __init__(self, recording):
+        self.recording = recording
+        self.torch = recording.torch
+        self.graphs = weakref.WeakKeyDictionary()  # CUDAGraph -> Graph
+        self.finalizers = []
+
+    def note(self, *value):
+        self.recording.note("pool", value)
+
+    def begin(self):
+        wrap, memory = self.recording.wrap, self.torch.cuda.memory
+        # Both are called: by use_mem_pool, and by torch.compile's trees of graphs.
+        for owner in (memory, self.torch._C):
+            for name in ("_cuda_beginAllocateCurrentThreadToPool", "_cuda_beginAllocateToPool"):
+                wrap(owner, name, lambda device, pool, *_: self.of_device(device) and self.note("begin_mem_pool", tuple(pool)))
+            wrap(owner, "_cuda_endAllocateToPool", lambda device, pool, *_: self.of_device(device) and self.note("end", tuple(pool)))
+            wrap(owner, "_cuda_releasePool", lambda device, pool, *_: self.of_device(device) and self.note("release", tuple(pool)))
+        if hasattr(memory, "MemPool"):
+            wrap(memory.MemPool, "__init__", lambda *_, **__: None, None, self.made)
+        graph = self.torch.cuda.CUDAGraph
+        # It makes blocks of its own before it routes any request.
+        wrap(graph, "capture_begin", lambda *_, **__: None, None, self.capture_began)
+        wrap(graph, "capture_end", self.capture_ends, self.capture_ended)
+        wrap(graph, "replay", self.replays)
+        wrap(graph, "reset", lambda graph, *_: self.graph_ends(self.graphs.get(graph)))
+
+    def of_device(self, device):
+        return device == self.recording.device
+
+    def made(self, pool, *arguments, **options):
+        given = dict(zip(("allocator", "use_on_oom", "no_split"), arguments), **options)
+        key = tuple(pool.id)
+        self.note("create", key)
+        if given.get("use_on_oom"):
+            self.note("set_on_oom", key, True)
+        if given.get("no_split"):
+            self.note("set_no_split", key)
+        self.finalizers.append(weakref.finalize(pool, self.mem_pool_ends, key))
+
+    def mem_pool_ends(self, key):
+        self.note("release", key)
+        self.recording.note("pool_trim", key)
+
+    def capture_began(self, graph, pool=None, *_, **__):
+        self.graph_ends(self.graphs.get(graph))
+        known = self.graphs[graph] = Graph(None if pool is None else tuple(pool))
+        self.finalizers.append(weakref.finalize(graph, self.graph_ends, known))
+        self.note("begin_capture", known, self.torch.cuda.current_stream().cuda_stream)
+
+    def capture_ends(self, graph, *_, **__):
+        if graph in self.graphs:
+            self.note("end_capture", self.graphs[graph])
+
+    def capture_ended(self, _, graph, *__):
+        if graph in self.graphs and self.graphs[graph].pool is None:
+            with contextlib.suppress(RuntimeError):  # the capture failed
+                self.graphs[graph].pool = tuple(graph.pool())
+
+    def replays(self, graph, *_, **__):
+        if graph in self.graphs:
+            self.note("replay", self.graphs[graph], self.torch.cuda.current_stream().cuda_stream)
+
+    def graph_ends(self, known):
+        if known is not None and not known.is_over:
+            known.is_over = True
+            self.note("release", known)
+
+    def end(self):
+        for finalizer in self.finalizers:
+            finalizer.detach()
+
+
 class Recording:
     """One recording on one device, between begin() and end(). Use record()."""
 
@@ -882,6 +1120,7 @@ class Recording:
         self.undo = []
         self.count_first = 0
         self.watch = (KernelWatch if kernels else MarkWatch)(self.torch, self.device)
+        self.pool_watch = PoolWatch(self)
         self.converter = None  # after end(): rows, live_bytes_peak, operation_count
 
     def request_count(self):
@@ -898,8 +1137,8 @@ class Recording:
         self.note("mark", check_label(label))
         self.watch.mark(label)
 
-    def wrap(self, owner, name, before, after=None):
-        """Lets `before` see the calls of owner.name until end(), and `after` when they began."""
+    def wrap(self, owner, name, before, after=None, done=None):
+        """Lets `before` see the calls of owner.name until end(), `after` when they began, and `done` those that came to an end."""
         if not hasattr(owner, name):
             return
         original, is_own = getattr(owner, name), name in vars(owner)
@@ -908,10 +1147,13 @@ class Recording:
             before(*arguments, **options)
             begin_ns = time.time_ns()
             try:
-                return original(*arguments, **options)
+                answer = original(*arguments, **options)
             finally:
                 if after is not None:
                     after(begin_ns, *arguments)
+            if done is not None:
+                done(*arguments, **options)
+            return answer
 
         setattr(owner, name, seen)
         self.undo.append(lambda: setattr(owner, name, original) if is_own else delattr(owner, name))
@@ -945,6 +1187,7 @@ class Recording:
         for owner in (self.torch.cuda, memory):
             self.wrap(owner, "empty_cache", lambda *_: self.note("empty_cache"), lambda begin_ns, *_: self.watch.leave_out(begin_ns))
         self.wrap(self.torch.Tensor, "record_stream", self.note_record_stream)
+        self.pool_watch.begin()
         self.watch.begin()
         if not self.watch.sees_waits:
             self.wrap(self.torch.cuda, "synchronize", lambda *_, **__: None, lambda begin_ns, *_: self.watch.wait(begin_ns))
@@ -981,6 +1224,7 @@ class Recording:
         return list(dict.fromkeys([*found, *(one.value[1] for one in self.positions if one.kind == "record")]))
 
     def stop_watching(self):
+        self.pool_watch.end()
         while self.undo:
             self.undo.pop()()
 

@@ -176,18 +176,51 @@ class FakeTensor:
         self.seen = stream
 
 
+class FakeMemPool:
+    count = 0
+
+    def __init__(self, allocator=None, use_on_oom=False, no_split=False):
+        FakeMemPool.count += 1
+        self.id = (0, FakeMemPool.count)
+
+
+class FakeGraph:
+    """Tells its pool when it was captured, as the real one."""
+
+    def capture_begin(self, pool=None, capture_error_mode="global"):
+        self.given = pool or (7, 0)
+        self.captured = None
+
+    def capture_end(self):
+        self.captured = self.given
+
+    def pool(self):
+        if self.captured is None:
+            raise RuntimeError("not captured")
+        return self.captured
+
+    def replay(self):
+        pass
+
+    def reset(self):
+        pass
+
+
 def fake_torch(allocator, available=True, backend="native"):
     """PyTorch with two devices, the second current."""
     torch = types.ModuleType("torch")
     stats = lambda device: {"allocation": {"all": {"allocated": allocator.allocated, "freed": allocator.freed}}}  # noqa: E731
     memory = types.SimpleNamespace(
         _record_memory_history=allocator.record_history, _snapshot=allocator.snapshot, memory_stats_as_nested_dict=stats,
-        get_allocator_backend=lambda: backend, empty_cache=lambda: None)
+        get_allocator_backend=lambda: backend, empty_cache=lambda: None, MemPool=type("MemPool", (FakeMemPool,), {}),
+        **{name: lambda *_: None for name in ("_cuda_beginAllocateCurrentThreadToPool", "_cuda_endAllocateToPool", "_cuda_releasePool")})
     event = lambda **_: types.SimpleNamespace(record=lambda stream: None, elapsed_time=lambda after: 0.0)  # noqa: E731
     torch.cuda = types.SimpleNamespace(
-        current_stream=lambda device: types.SimpleNamespace(cuda_stream=0), Event=event, synchronize=lambda device=None: None,
+        CUDAGraph=type("CUDAGraph", (FakeGraph,), {}),
+        current_stream=lambda device=None: types.SimpleNamespace(cuda_stream=0), Event=event, synchronize=lambda device=None: None,
         memory=memory, is_available=lambda: available, init=lambda: None, current_device=lambda: 1, device_count=lambda: 2,
         empty_cache=memory.empty_cache, get_device_name=lambda device: "a stand-in")
+    torch._C = types.SimpleNamespace()
     torch.empty = lambda *_, **__: None
     torch.Tensor = type("Tensor", (FakeTensor,), {})
     torch.__version__ = "2.11.0"
