@@ -1,11 +1,13 @@
 // See cell_summary.h.
 #include "results/cell_summary.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "results/latency_histogram.h"
+#include "results/record_uncalled.h"
 #include "results/recorded_oom.h"
 
 namespace allocmark {
@@ -27,7 +29,10 @@ CellOutline outline_of(const CellResult& cell) {
   return {.key = cell.key,
           .status = cell.status,
           .is_part = cell.passes_to_come > 0,
-          .decisions = decisions_of(cell)};
+          .decisions = decisions_of(cell),
+          .record_uncalled = std::ranges::any_of(cell.warnings, [](const std::string& warning) {
+            return warning.starts_with(kRecordUncalled);
+          })};
 }
 
 void summarize(CellResult* cell) {

@@ -18,6 +18,7 @@ struct CellOutline {
   CellStatus status = CellStatus::Ok;
   bool is_part = false;  // passes were still to come
   Decisions decisions = {};
+  bool record_uncalled = false;  // its workload did not test a plugin's record_stream
 };
 [[nodiscard]] CellOutline outline_of(const CellResult& cell);
 

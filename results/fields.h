@@ -162,7 +162,7 @@ void visit_oom(Fields& fields, Cell& cell) {
       Field{"oom_count_", "failed requests by cause, see \"OOM causes\"; they sum to `oom_count`",
             0,
             "oom_count_{capacity,rounding,stranded,fragmentation,unknown,pending,limit,"
-            "other_process}"},
+            "other_process,refused}"},
       cell.oom_cause_counts);
   fields.optional_object(
       Field{"oom_first", "the first failed request, see \"Fields of oom_first\"; or null"},
@@ -304,6 +304,19 @@ void visit_findings(Fields& fields, Cell& cell) {
   fields.text(Field{"contents_placement_hash",
                     "`placement_hash` of that pass; `\"\"` where there was none", 6},
               cell.contents_placement_hash);
+  fields.optional_integer(
+      Field{"host_taken_bytes",
+            "resident memory that the cell's process holds after the timed passes, beyond what it "
+            "held before the first instance: the allocator's tables, and the harness's. Null "
+            "without timed passes",
+            14},
+      cell.host_taken_bytes);
+  fields.optional_integer(
+      Field{"other_threads_ns_per_s",
+            "processor time that threads beside the one that replays took during the timed passes, "
+            "per second. Null likewise",
+            14},
+      cell.other_threads_ns_per_s);
   fields.optional_integer(
       Field{"unimplemented_call_count",
             "calls of the cell that failed because simcuda lacks the function; a GPU would have "

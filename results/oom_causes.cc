@@ -27,6 +27,8 @@ constexpr std::array<CauseRow, kOomCauseCount> kCauses{{
      "its own live memory fills the limit of the process"},
     {OomCause::OtherProcess, "other_process", "another process's cache",
      "free memory is in another process's cache"},
+    {OomCause::Refused, "refused", "the allocator refused",
+     "the allocator refused without asking the driver for memory"},
 }};
 
 constexpr bool rows_follow_the_enum() {

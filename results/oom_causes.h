@@ -18,9 +18,10 @@ enum class OomCause : std::uint8_t {
   Unknown,
   Pending,
   Limit,
-  OtherProcess
+  OtherProcess,
+  Refused
 };
-inline constexpr std::size_t kOomCauseCount = 8;
+inline constexpr std::size_t kOomCauseCount = 9;
 
 // As results have it: "capacity", "rounding", ...
 [[nodiscard]] std::string_view to_string(OomCause cause);

@@ -23,6 +23,12 @@ void visit_settled(Fields& fields, Pass& pass) {
   fields.known_real(Field{"allocator_scaled_ns",
                           "the same with scaled host parts; null where nothing was scaled", 12},
                     pass.allocator_scaled_ns);
+  fields.known_real(
+      Field{"thread_cpu_ns",
+            "processor time of the thread that replays, in the pass: the harness's, the driver's "
+            "model and the allocator's own code, without what others take of the processor",
+            14},
+      pass.thread_cpu_ns);
 }
 
 template <typename Fields, typename Pass>

@@ -15,7 +15,7 @@
 namespace allocmark {
 
 // The version of the result format (semver). MAJOR changes when results stop being comparable.
-inline constexpr const char* kSchemaVersion = "1.13.0";
+inline constexpr const char* kSchemaVersion = "1.14.0";
 
 // What names a cell. Two runs' cells with the same key are the same experiment.
 struct CellKey {
@@ -154,6 +154,7 @@ struct PassSummary {  // one timed pass, for spread
   double step_ns_mean = 0;       // as the cell's; 0 before schema 1.13
   double begin_s = 0;            // since the cell's process began; 0 before schema 1.7
   double host_reference_ns = 0;  // of the processor just before the pass; 0: not measured
+  double thread_cpu_ns = 0;      // of the thread that replays; 0 before schema 1.14
   // Not stored: what the calls took together by the histograms, of a summary that has none.
   double calls_ns_total = 0;
 };
@@ -247,6 +248,10 @@ struct CellResult {
   // are of a pass without it. Nothing and empty where there was none.
   std::optional<std::uint64_t> contents_oom_count = std::nullopt;
   std::string contents_placement_hash = {};
+  // What the backend took of the host; nothing before schema 1.14, and without timed passes.
+  std::optional<std::uint64_t> host_taken_bytes = std::nullopt;  // resident, after the passes
+  std::optional<std::uint64_t> other_threads_ns_per_s =
+      std::nullopt;  // beside the one that replays
   // CUDA calls that failed because simcuda lacks them; nothing on a GPU.
   std::optional<std::uint64_t> unimplemented_call_count = std::nullopt;
   // Not stored: histograms and size classes were left out (results/cell_summary.h).

@@ -270,6 +270,10 @@ struct BackendEntry {
   /// that config string. Null or empty: nothing to add.
   std::string (*residue_hint)(std::string_view conf) = nullptr;
 
+  /// Its users write record_stream(): where a config string promises stream order and the workload
+  /// uses no block on another stream, the cell warns that the promise was not tested.
+  bool warns_uncalled_record = false;
+
   /// Empty where the backend can run here, else the reason it cannot ("librmm not found").
   std::function<std::string()> unavailable_reason;
 };

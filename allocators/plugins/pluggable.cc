@@ -290,6 +290,7 @@ BackendEntry pluggable_entry() {
           .make = make,
           .capabilities_with = capabilities_with,
           .residue_hint = residue_hint,
+          .warns_uncalled_record = true,
           .unavailable_reason = unavailable_reason};
 }
 

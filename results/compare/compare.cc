@@ -132,8 +132,9 @@ void Comparer::add_run_notes(const RunSide& side, const SideCells& cells) {
     result_.notes.push_back(side.label + ": " + warning);
   std::vector<Decisions> decided;
   for (const CellOutline& cell : cells.outlines()) decided.push_back(cell.decisions);
-  const std::string decisions = decisions_sentence(decided);
-  if (!decisions.empty()) result_.notes.push_back(side.label + ": " + decisions);
+  for (const std::string& note : {decisions_sentence(decided), uncalled_record_note(cells)}) {
+    if (!note.empty()) result_.notes.push_back(side.label + ": " + note);
+  }
   if (side.file.replaced_line_count > 0) {
     result_.notes.push_back(
         fmt::format("{}: {} cells were run more than once; the last result of "
@@ -294,7 +295,7 @@ void Comparer::add_timed(const CellResult& base, const CellResult& now, CellComp
       number.verdict = Verdict::NotComparable;
       number.excused = true;
       number.reason = other;
-    } else if (timed.kind == TimedKind::Cold) {
+    } else if (is_of_process(timed)) {
       number.verdict = Verdict::Undecided;
       number.reason = "one process on each side: only an A/B run can tell";
     } else if (!environment_.timed_reason.empty()) {

@@ -2,8 +2,10 @@
 #include "results/compare/compare_calls.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <set>
 #include <string>
 #include <string_view>
@@ -60,6 +62,55 @@ CallKind kind_of_call(std::string_view function) {
   return CallKind::Other;
 }
 
+struct ObjectKind {
+  std::string_view name;
+  std::initializer_list<std::string_view> makers, enders;
+};
+
+const std::array kObjectKinds = {
+    ObjectKind{"events", {"cudaEventCreate", "cudaEventCreateWithFlags"}, {"cudaEventDestroy"}},
+    ObjectKind{"streams",
+               {"cudaStreamCreate", "cudaStreamCreateWithFlags", "cudaStreamCreateWithPriority"},
+               {"cudaStreamDestroy"}},
+    ObjectKind{"pools", {"cudaMemPoolCreate"}, {"cudaMemPoolDestroy"}},
+    ObjectKind{"handles", {"cuMemCreate", "cuMemRetainAllocationHandle"}, {"cuMemRelease"}},
+    ObjectKind{"graphs", {"cudaGraphCreate", "cudaStreamEndCapture"}, {"cudaGraphDestroy"}},
+    ObjectKind{"host_blocks", {"cudaMallocHost", "cudaHostAlloc"}, {"cudaFreeHost"}},
+};
+
+// Made less ended, by process.
+CountSeries live_of(const ObjectKind& kind, const Processes& processes) {
+  const auto holds = [](const std::initializer_list<std::string_view>& names,
+                        std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  CountSeries series;
+  for (const CellResult* cell : processes) {
+    double count = 0;
+    for (const auto& [name, calls] : cell->driver_calls) {
+      if (holds(kind.makers, name)) count += static_cast<double>(calls);
+      if (holds(kind.enders, name)) count -= static_cast<double>(calls);
+    }
+    series.push_back({std::max(count, 0.0)});
+  }
+  return series;
+}
+
+void add_live_objects(const ExactSides& sides, std::vector<NumberComparison>& numbers) {
+  for (const ObjectKind& kind : kObjectKinds) {
+    const CountSeries base = live_of(kind, sides.base_processes);
+    const CountSeries now = live_of(kind, sides.now_processes);
+    if (is_zero(base) && is_zero(now)) continue;
+    NumberComparison number{.name = std::string(kLiveObjects) + std::string(kind.name)};
+    judge_counts(base, now, false, number);
+    if (number.verdict == Verdict::Better) {
+      number.verdict = Verdict::Changed;
+      number.reason = kFewerReason;
+    }
+    numbers.push_back(std::move(number));
+  }
+}
+
 }  // namespace
 
 void add_driver_calls(const ExactSides& sides, std::vector<NumberComparison>& numbers) {
@@ -102,6 +153,7 @@ void add_driver_calls(const ExactSides& sides, std::vector<NumberComparison>& nu
       number.reason = kFewerReason;
     }
   }
+  add_live_objects(sides, numbers);
 }
 
 }  // namespace allocmark

@@ -18,6 +18,7 @@
 #include "results/columns/columns.h"
 #include "results/columns/text.h"
 #include "results/compare/compare_advice.h"
+#include "results/compare/compare_calls.h"
 #include "results/compare/compare_writers.h"
 #include "results/utf8.h"
 
@@ -54,6 +55,13 @@ constexpr std::pair<std::string_view, std::string_view> kShownNames[] = {
     {"allocator_ns_per_step", "time per step"},
     {"step_ns_mean", "wall time per step"},
     {"cold_ns", "first 256 calls"},
+    {"allocate_own_ns_p999", "allocate own P99.9"},
+    {"deallocate_own_ns_p999", "free own P99.9"},
+    {"allocate_own_ns_max", "longest allocate"},
+    {"deallocate_own_ns_max", "longest free"},
+    {"thread_cpu_ns", "processor time"},
+    {"host_taken_bytes", "host memory"},
+    {"other_threads_ns_per_s", "other threads"},
 };
 
 std::string short_name(const std::string& name) {
@@ -61,6 +69,7 @@ std::string short_name(const std::string& name) {
     if (stored == name) return std::string(shown);
   }
   constexpr std::string_view kCalls = "driver_calls.";
+  if (name.starts_with(kLiveObjects)) return "live " + name.substr(kLiveObjects.size());
   return name.starts_with(kCalls) ? name.substr(kCalls.size()) + " calls" : name;
 }
 
@@ -91,6 +100,7 @@ namespace {
 
 std::string value_text(const NumberComparison& number, double value) {
   if (number.timed) return duration_text(value);
+  if (number.name == "other_threads_ns_per_s") return fmt::format("{:.3g} ms/s", value / 1e6);
   if (number.name.contains("_bytes") && value >= 0) {
     return format_bytes(static_cast<std::uint64_t>(value));
   }

@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "results/compare/compare_calls.h"
+#include "results/compare/compare_host.h"
 #include "results/compare/count_verdict.h"
 #include "results/derived.h"
 #include "results/json.h"
@@ -251,13 +252,21 @@ std::vector<NumberComparison> compare_exact(const ExactSides& sides, const Compa
   add_driver_calls(sides, numbers);
   add_counters(base, now, policy, numbers);
   excuse_other_work(base, now, numbers);
-  if (is_deterministic(base) && is_deterministic(now)) return numbers;
-  for (NumberComparison& number : numbers) {
-    if (number.verdict == Verdict::Same || number.safety || number.name == "status") continue;
-    number.verdict = Verdict::Undecided;
-    number.reason = "the passes differ among themselves";
+  if (!is_deterministic(base) || !is_deterministic(now)) {
+    for (NumberComparison& number : numbers) {
+      if (number.verdict == Verdict::Same || number.safety || number.name == "status") continue;
+      number.verdict = Verdict::Undecided;
+      number.reason = "the passes differ among themselves";
+    }
   }
+  add_host_numbers(sides, policy, numbers);
   return numbers;
+}
+
+bool rests_on_all_processes(const NumberComparison& number) {
+  return number.safety || number.name.starts_with("driver_calls.") ||
+         number.name.starts_with(kLiveObjects) || number.name == "host_taken_bytes" ||
+         number.name == "other_threads_ns_per_s";
 }
 
 void share_texts(TextPool& texts, NumberComparison& number) {

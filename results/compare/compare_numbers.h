@@ -28,6 +28,9 @@ struct ExactSides {
 [[nodiscard]] std::vector<NumberComparison> compare_exact(const ExactSides& sides,
                                                           const ComparePolicy& policy);
 
+// Whether the number's verdict rests on all processes of either side, not on the two cells alone.
+[[nodiscard]] bool rests_on_all_processes(const NumberComparison& number);
+
 // Names are few, reasons are mostly alike, and equal texts of both sides are one.
 void share_texts(TextPool& texts, NumberComparison& number);
 

@@ -199,7 +199,7 @@ void RoundComparer::count_all_rounds(const CellRounds& rounds, CellComparison& c
                          .base_processes = rounds.processes(0),
                          .now_processes = rounds.processes(1)};
   for (NumberComparison& fresh : compare_exact(sides, policy_)) {
-    if (!fresh.safety && !fresh.name.starts_with("driver_calls.")) continue;
+    if (!rests_on_all_processes(fresh)) continue;
     const auto found =
         std::find_if(cell.numbers.begin(), cell.numbers.end(),
                      [&](const NumberComparison& number) { return number.name == fresh.name; });

@@ -99,7 +99,7 @@ NumberComparison number_of_rounds(const TimedNumber& timed, const std::vector<Ro
     return number;
   }
   const std::uint64_t wanted = samples_wanted(timed);
-  const bool by_pass = support.pass_count_min >= wanted;
+  const bool by_pass = support.pass_count_min >= wanted && !is_of_process(timed);
   std::array<std::vector<double>, kSideCount> values;
   for (const auto& [base, now, in_turns] : pairs) {
     const auto logs = [&](const CellResult& cell) {
@@ -149,6 +149,9 @@ void judge_number(const TimedNumber& timed, const Shift& shift, std::size_t roun
     number.verdict = shift.estimate > 0 ? Verdict::Worse : Verdict::Better;
   } else if (shift.low > -reach && shift.high < reach) {
     number.verdict = Verdict::Same;
+  } else if (timed.rare) {
+    number.verdict = Verdict::Same;
+    number.reason = "rare calls scatter: no change is clear";
   } else {
     number.verdict = Verdict::Undecided;
     number.rounds_needed = rounds_needed(shift, reach, round_count);

@@ -3,8 +3,13 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <string>
 #include <unordered_set>
+
+#include <fmt/format.h>
+
+#include "results/record_uncalled.h"
 
 namespace allocmark {
 
@@ -18,6 +23,13 @@ SideCells::SideCells(const RunSide& side) : side_(side), outlines_(side.file.out
 const CellResult& SideCells::whole(std::size_t index) const {
   const bool is_here = !side_.file.cells.empty() && !side_.file.cells[index].is_summary;
   return is_here ? side_.file.cells[index] : side_.whole.whole(index);
+}
+
+std::string uncalled_record_note(const SideCells& cells) {
+  const std::span<const CellOutline> outlines = cells.outlines();
+  if (outlines.empty() || !std::ranges::all_of(outlines, &CellOutline::record_uncalled)) return {};
+  return fmt::format("{}: no cell uses a block on another stream ({})", kRecordUncalled,
+                     kRecordingWorkloads);
 }
 
 void forget_measured(RunSide* side) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "results/cell_summary.h"
@@ -26,6 +27,9 @@ class SideCells {
   std::vector<CellOutline> made_;  // where the side has cells
   std::span<const CellOutline> outlines_;
 };
+
+// That a plugin's record_stream was called in no cell of the side; empty where one cell did.
+[[nodiscard]] std::string uncalled_record_note(const SideCells& cells);
 
 // Of the planned cells only those without a result are asked for again.
 void forget_measured(RunSide* side);

@@ -83,6 +83,37 @@ constexpr std::array kNumbers{
                 .own = true,
                 .floor_factor = 4.0 / 3,
                 .between_runs = 0.12},
+    TimedNumber{.name = "allocate_own_ns_p999",
+                .own = true,
+                .percentile = kP999,
+                .floor_factor = 50.0 / 3,
+                .between_runs = 2.0,
+                .rare = true},
+    TimedNumber{.name = "deallocate_own_ns_p999",
+                .allocate = false,
+                .own = true,
+                .percentile = kP999,
+                .floor_factor = 50.0 / 3,
+                .between_runs = 2.0,
+                .rare = true},
+    TimedNumber{.name = "allocate_own_ns_max",
+                .kind = TimedKind::Longest,
+                .own = true,
+                .floor_factor = 100,
+                .between_runs = 10,
+                .rare = true},
+    TimedNumber{.name = "deallocate_own_ns_max",
+                .kind = TimedKind::Longest,
+                .allocate = false,
+                .own = true,
+                .floor_factor = 100,
+                .between_runs = 10,
+                .rare = true},
+    TimedNumber{.name = "thread_cpu_ns",
+                .kind = TimedKind::Cpu,
+                .floor_factor = 5.0 / 3,
+                .between_runs = 0.20,
+                .rare = true},
     TimedNumber{.name = "allocator_ns_per_step",
                 .kind = TimedKind::Step,
                 .floor_factor = 5.0 / 3,
@@ -104,6 +135,19 @@ double step_ns(const PassSummary& pass, const TimedNumber& number) {
 
 bool is_of_step(const TimedNumber& number) {
   return number.kind == TimedKind::Step || number.kind == TimedKind::Wall;
+}
+
+// Longest and P99.9 are of all passes together.
+std::uint64_t pooled_count(const CellResult& cell, const TimedNumber& number) {
+  std::uint64_t count = 0;
+  for (const PassSummary& pass : cell.passes) count += sample_count(buckets_of(cell, pass, number));
+  return count;
+}
+
+double mean_cpu_ns(const CellResult& cell) {
+  double sum_ns = 0;
+  for (const PassSummary& pass : cell.passes) sum_ns += pass.thread_cpu_ns;
+  return cell.passes.empty() ? 0 : sum_ns / static_cast<double>(cell.passes.size());
 }
 
 bool is_simulated_cell(const CellResult& cell) { return cell.key.device.starts_with("sim:"); }
@@ -132,7 +176,14 @@ bool has_number(const CellResult& cell, const TimedNumber& number) {
     case TimedKind::Step:
       return std::ranges::any_of(
           cell.passes, [&](const PassSummary& pass) { return step_ns(pass, number) > 0; });
+    case TimedKind::Cpu:
+      return mean_cpu_ns(cell) > 0;
+    case TimedKind::Longest:
+      return is_simulated_cell(cell) && pooled_count(cell, number) >= kMeanSampleCountMin;
     case TimedKind::Quantile:
+      if (!number.rare) break;
+      return is_simulated_cell(cell) &&
+             has_enough_samples(number.percentile, pooled_count(cell, number));
     case TimedKind::Mean:
       break;
   }
@@ -148,11 +199,17 @@ bool has_number(const CellResult& cell, const TimedNumber& number) {
 const LatencyBuckets& buckets_of(const CellResult& cell, const PassSummary& pass,
                                  const TimedNumber& number) {
   static const LatencyBuckets kNone;
-  if (is_of_step(number) || number.kind == TimedKind::Cold) return kNone;
+  const bool is_of_calls = number.kind == TimedKind::Quantile || number.kind == TimedKind::Mean ||
+                           number.kind == TimedKind::Longest;
+  if (!is_of_calls) return kNone;
   if (number.own && is_simulated_cell(cell)) {
     return number.allocate ? pass.allocate_own_buckets : pass.deallocate_own_buckets;
   }
   return number.allocate ? pass.allocate_buckets : pass.deallocate_buckets;
+}
+
+bool is_of_process(const TimedNumber& number) {
+  return number.rare || number.kind == TimedKind::Cold;
 }
 
 std::uint64_t samples_wanted(const TimedNumber& number) {
@@ -160,7 +217,9 @@ std::uint64_t samples_wanted(const TimedNumber& number) {
     case TimedKind::Quantile:
       return sample_count_min(number.percentile);
     case TimedKind::Mean:
+    case TimedKind::Longest:
       return kMeanSampleCountMin;
+    case TimedKind::Cpu:
     case TimedKind::Step:
     case TimedKind::Wall:
     case TimedKind::Cold:
@@ -172,6 +231,7 @@ std::uint64_t samples_wanted(const TimedNumber& number) {
 std::uint64_t samples_of(const CellResult& cell, const PassSummary& pass,
                          const TimedNumber& number) {
   if (number.kind == TimedKind::Cold) return cell.cold_ns > 0 ? 1 : 0;
+  if (number.kind == TimedKind::Cpu) return pass.thread_cpu_ns > 0 ? 1 : 0;
   if (is_of_step(number)) return step_ns(pass, number) > 0 ? 1 : 0;
   return sample_count(buckets_of(cell, pass, number));
 }
@@ -179,6 +239,9 @@ std::uint64_t samples_of(const CellResult& cell, const PassSummary& pass,
 std::optional<double> value_ns(const LatencyBuckets& buckets, const TimedNumber& number,
                                double clock_step_ns) {
   if (number.kind == TimedKind::Mean) return trimmed_mean_ns(buckets, kMeanShare);
+  if (number.kind == TimedKind::Longest) {
+    return buckets.empty() ? std::nullopt : std::optional(bucket_lowest_ns(buckets.back().index));
+  }
   return resolved_quantile_ns(buckets, number.percentile.share(), clock_step_ns);
 }
 
@@ -186,6 +249,10 @@ std::vector<double> pass_logs(const CellResult& cell, const TimedNumber& number,
                               double clock_step_ns) {
   if (number.kind == TimedKind::Cold) {
     return cell.cold_ns > 0 ? std::vector{std::log(cell.cold_ns)} : std::vector<double>{};
+  }
+  if (number.rare) {
+    const std::optional<double> value = process_log(cell, number, clock_step_ns);
+    return value ? std::vector{*value} : std::vector<double>{};
   }
   std::vector<double> logs;
   for (const PassSummary& pass : cell.passes) {
@@ -200,6 +267,10 @@ std::vector<double> pass_logs(const CellResult& cell, const TimedNumber& number,
 
 std::optional<double> process_log(const CellResult& cell, const TimedNumber& number,
                                   double clock_step_ns) {
+  if (number.kind == TimedKind::Cpu) {
+    const double mean_ns = mean_cpu_ns(cell);
+    return mean_ns > 0 ? std::optional(std::log(mean_ns)) : std::nullopt;
+  }
   if (is_of_step(number) || number.kind == TimedKind::Cold) {
     const std::vector<double> logs = pass_logs(cell, number, clock_step_ns);
     return logs.empty() ? std::nullopt : std::optional(median(logs));
@@ -216,6 +287,8 @@ std::optional<double> stored_value(const CellResult& cell, const TimedNumber& nu
   double value = 0;
   if (number.kind == TimedKind::Cold) {
     value = cell.cold_ns;
+  } else if (number.kind == TimedKind::Cpu) {
+    value = mean_cpu_ns(cell);
   } else if (number.kind == TimedKind::Step) {
     value = cell.allocator_ns_per_step;
   } else if (number.kind == TimedKind::Wall) {

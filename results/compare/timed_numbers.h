@@ -20,7 +20,9 @@ enum class TimedKind : std::uint8_t {
   Mean,      // of the fastest 99.5 % of it
   Step,      // the allocator's time per step of a pass
   Wall,      // the time of a step of a pass with the program's and the device's work
-  Cold       // the first calls of the process: one value for all passes
+  Cold,      // the first calls of the process: one value for all passes
+  Longest,   // call of a process's passes
+  Cpu        // processor time of the thread that replays: the mean of a process's passes
 };
 
 struct TimedNumber {
@@ -33,6 +35,9 @@ struct TimedNumber {
   double floor_factor = 1;
   // By how much two runs of the same thing differ at most, as a share, where no calibration says.
   double between_runs = 0;
+  // Rare calls decide it, which the machine makes as well: called where it is clear, and else said
+  // to be the same, so that no further rounds are made for it.
+  bool rare = false;
 };
 
 // All of them. Those of the driver's time come first.
@@ -49,6 +54,10 @@ struct TimedNumber {
 // A pass's samples of the number's operation; empty for a time of a step.
 [[nodiscard]] const LatencyBuckets& buckets_of(const CellResult& cell, const PassSummary& pass,
                                                const TimedNumber& number);
+
+// One value for all passes of a process, whatever their samples; two runs have one process each, so
+// that only rounds can tell.
+[[nodiscard]] bool is_of_process(const TimedNumber& number);
 
 // Samples that the number needs in what it is taken from: a pass, or all passes of a process.
 [[nodiscard]] std::uint64_t samples_wanted(const TimedNumber& number);

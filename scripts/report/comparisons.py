@@ -24,6 +24,13 @@ NAMES = {
     "allocator_ns_per_step": "time per step",
     "step_ns_mean": "wall time per step",
     "cold_ns": "first 256 calls",
+    "allocate_own_ns_p999": "allocate own P99.9",
+    "deallocate_own_ns_p999": "free own P99.9",
+    "allocate_own_ns_max": "longest allocate",
+    "deallocate_own_ns_max": "longest free",
+    "thread_cpu_ns": "processor time",
+    "host_taken_bytes": "host memory",
+    "other_threads_ns_per_s": "other threads",
     "residue_bytes": "left behind",
     "unordered_reuse_count": "reused too early",
     "oom_count": "failed requests",
@@ -40,12 +47,14 @@ OTHERS_SHOWN = 3
 
 
 def name_of(number):
-    return NAMES.get(number, number.removeprefix("counters.").removeprefix("driver_calls."))
+    return NAMES.get(number, number.removeprefix("counters.").removeprefix("driver_calls.").replace("live_objects.", "live "))
 
 
 def definition_of(number):
     if "_own_ns_" in number:
         return anchor_of(number.split("_own_ns_")[0] + "_own_latency_histogram")
+    if number.startswith("live_objects."):
+        return anchor_of("driver_calls")
     return anchor_of(number.split(".")[0] if number.startswith(("counters.", "driver_calls.")) else number)
 
 

@@ -56,7 +56,8 @@ inline PassSummary pass() {
           .allocator_undisturbed_ns = 2430.5,
           .allocator_scaled_ns = 2610.5,
           .begin_s = 0.75,
-          .host_reference_ns = 301.5};
+          .host_reference_ns = 301.5,
+          .thread_cpu_ns = 5.5e6};
 }
 
 inline void fill_latencies(CellResult& cell) {
@@ -129,6 +130,8 @@ inline CellResult cell() {
   cell.unordered_reuse_count = 2;
   cell.contents_oom_count = 17;
   cell.contents_placement_hash = "00000000000000cc";
+  cell.host_taken_bytes = 18;
+  cell.other_threads_ns_per_s = 19;
   cell.unimplemented_call_count = 3;
   return cell;
 }

@@ -1,6 +1,8 @@
 // The course of one cell: prepare, check, time, report.
 #include "harness/core/cell/cell.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -17,10 +19,12 @@
 #include "allocators/cuda/cuda_check.h"
 #include "allocators/registry.h"
 #include "base/error.h"
+#include "base/process_memory.h"
 #include "harness/core/cell/cell_result.h"
 #include "harness/core/cell/cell_run.h"
 #include "harness/core/cell/recorded_job.h"
 #include "harness/core/replay/assumed_work.h"
+#include "results/record_uncalled.h"
 #include "results/recorded_oom.h"
 #include "workloads/trace/source.h"
 
@@ -48,6 +52,7 @@ void CellRun::run() {
 }
 
 void CellRun::check_key() {
+  resident_bytes_before_ = process_memory(getpid()).resident_bytes;
   entry_ = &find_backend(spec_.key.allocator);
   on_oom_ = parse_oom_policy(spec_.key.on_oom);
   capacity_ = parse_capacity(spec_.key.capacity);
@@ -87,6 +92,13 @@ void CellRun::prepare_trace() {
   for (const std::string& note : job.notes) warn_once("of the recording: " + note);
   if (job.failed_count > 0) {
     result_.counters.emplace_back(kRecordedOomCounter, static_cast<std::int64_t>(job.failed_count));
+  }
+  const BackendCapabilities claims = entry_->capabilities_for(spec_.key.conf_text());
+  if (entry_->warns_uncalled_record && claims.stream_ordered && facts.record_count == 0) {
+    warn_once(
+        fmt::format("{}: the workload uses no block on another stream, so that its order is "
+                    "not tested here ({})",
+                    kRecordUncalled, kRecordingWorkloads));
   }
   if (facts.pool_event_count > 0 &&
       !entry_->capabilities_for(spec_.key.conf_text()).private_pools) {

@@ -145,10 +145,11 @@ class CellRun {
   HostReference reference_;
   double clock_ns_ = 0, clock_step_ns_ = 0;  // what reading the clock costs, in which it advances
   std::vector<std::uint64_t> driver_ns_by_pass_;
-  std::vector<void*> places_;               // of the requests of a pass without checks
-  std::vector<PassParts> parts_by_pass_;    // where usual_ is
-  std::uint64_t timed_placement_hash_ = 0;  // of timed passes, where they decide as they should
-  std::uint64_t cold_ticks_ = 0;            // of the backend's first calls
+  std::vector<void*> places_;                // of the requests of a pass without checks
+  std::vector<PassParts> parts_by_pass_;     // where usual_ is
+  std::uint64_t timed_placement_hash_ = 0;   // of timed passes, where they decide as they should
+  std::uint64_t cold_ticks_ = 0;             // of the backend's first calls
+  std::uint64_t resident_bytes_before_ = 0;  // of the process, before the backend's library loads
 };
 
 template <typename Player>

@@ -1,4 +1,7 @@
 // The timed passes of a cell. This file times.
+#include <time.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -9,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/process_memory.h"
 #include "harness/core/cell/cell_run.h"
 #include "harness/core/cell/null_overhead.h"
 #include "harness/core/check/pass_places.h"
@@ -20,6 +24,30 @@ namespace {
 
 // Steps kept per pass for the median of the allocator's time; later ones are left out.
 constexpr std::uint64_t kStepCountMax = 65536;
+
+double clock_ns(clockid_t clock) {
+  timespec now{};
+  (void)clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
+}
+
+// The processor's time that threads beside the calling one take, and the time that goes by.
+class OtherThreads {
+ public:
+  [[nodiscard]] std::uint64_t ns_per_s() const {
+    const double others_ns = others_now_ns() - begin_others_ns_;
+    const double wall_ns = clock_ns(CLOCK_MONOTONIC) - begin_wall_ns_;
+    return others_ns <= 0 || wall_ns <= 0 ? 0
+                                          : static_cast<std::uint64_t>(others_ns / wall_ns * 1e9);
+  }
+
+ private:
+  static double others_now_ns() {
+    return clock_ns(CLOCK_PROCESS_CPUTIME_ID) - clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  }
+  double begin_others_ns_ = others_now_ns();
+  double begin_wall_ns_ = clock_ns(CLOCK_MONOTONIC);
+};
 
 }  // namespace
 
@@ -47,12 +75,16 @@ void CellRun::timed_passes() {
                        .pass_count_min = spec_.pass_count,
                        .pass_count_max = std::max(spec_.pass_count, spec_.pass_count_max)};
   const std::uint32_t pass_count = rule.width_max > 0 ? rule.pass_count_max : spec_.pass_count;
+  const OtherThreads others;
   for (std::uint32_t i = 0; next_pass(i, pass_count); ++i) {
     timed_pass(i);
     if (over_) return;
     ++result_.pass_count;
     if (rule.width_max > 0 && narrow_enough(result_, rule, clock_.step_ns())) break;
   }
+  result_.other_threads_ns_per_s = others.ns_per_s();
+  const std::uint64_t resident_bytes = process_memory(getpid()).resident_bytes;
+  result_.host_taken_bytes = resident_bytes - std::min(resident_bytes, resident_bytes_before_);
   fill_timed();
   fill_ideal_program();
   const LatencySummary overhead =
@@ -135,6 +167,7 @@ void CellRun::timed_pass(std::uint32_t pass_index) {
                                 .simcu_clock = simcu_clock(),
                                 .places = fresh_places()});
   std::uint64_t wall_ticks = 0;
+  const double begin_cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
   trace_->for_each_step_batch([&](const TraceBatch& batch) {
     replayer.reserve_slots(batch.slot_count);
     steps.resume();
@@ -147,6 +180,7 @@ void CellRun::timed_pass(std::uint32_t pass_index) {
   steps.resume();
   work_->synchronize();
   steps.pause();
+  summary.thread_cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin_cpu_ns;
   steps.end_pass(replayer.counts().allocate_count);
   recorder.end_pass();
   if (usual_) usual_->end_pass();

@@ -14,6 +14,25 @@ constexpr std::array<std::string_view, 7> kFreeOfCharge = {
     "cudaGetDevice",      "cudaGetLastError", "cudaPeekAtLastError", "cudaSetDevice",
     "cudaGetErrorString", "cudaGetErrorName", "cudaGetDeviceCount"};
 
+// What gives device memory, and what says how much is left, by which an allocator may know that
+// there is none.
+constexpr std::array<std::string_view, 16> kTakesMemory = {"cudaMalloc",
+                                                           "cudaMallocPitch",
+                                                           "cudaMalloc3D",
+                                                           "cudaMallocManaged",
+                                                           "cudaMallocAsync",
+                                                           "cudaMallocAsync_ptsz",
+                                                           "cudaMallocFromPoolAsync",
+                                                           "cudaMallocFromPoolAsync_ptsz",
+                                                           "cudaMemGetInfo",
+                                                           "cuMemAlloc_v2",
+                                                           "cuMemAlloc",
+                                                           "cuMemAllocAsync",
+                                                           "cuMemAllocFromPoolAsync",
+                                                           "cuMemCreate",
+                                                           "cuMemMap",
+                                                           "cuMemGetInfo_v2"};
+
 }  // namespace
 
 BackendCalls::BackendCalls(const SimcuApi& simcu, const TickClock* clock, UsualCalls* usual)
@@ -45,6 +64,18 @@ void BackendCalls::end() {
   if (!simcu_.present) return;
   (void)simcu_.thread_calls(counts_now_.data(), counts_now_.size());
   for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += counts_now_[i] - counts_before_[i];
+}
+
+std::optional<bool> BackendCalls::asked_for_memory() const {
+  if (!simcu_.present) return std::nullopt;
+  for (std::size_t i = 0; i < counts_now_.size(); ++i) {
+    if (counts_now_[i] == counts_before_[i]) continue;
+    const std::string_view name = simcu_.call_name(i);
+    if (std::find(kTakesMemory.begin(), kTakesMemory.end(), name) != kTakesMemory.end()) {
+      return true;
+    }
+  }
+  return false;
 }
 
 std::vector<std::pair<std::string, std::int64_t>> BackendCalls::driver_calls() const {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,8 @@ class BackendCalls {
   }
 
   [[nodiscard]] std::uint64_t cold_ticks() const { return cold_ticks_; }
+  // Whether the last call asked the driver for device memory; nothing where that is not counted.
+  [[nodiscard]] std::optional<bool> asked_for_memory() const;
   // By function, in alphabetical order; questions that ask the driver for nothing are left out.
   [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> driver_calls() const;
 

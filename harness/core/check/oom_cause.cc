@@ -41,9 +41,13 @@ OomCause oom_cause(const OomSituation& situation) {
   };
   if (exceeds(situation.requested_bytes_live, 0)) return OomCause::Capacity;
   if (exceeds(0, own.requested_bytes_live)) return OomCause::Limit;
-  if (!situation.allocated_bytes || !own.allocated_bytes) return OomCause::Unknown;
+  const bool refused = situation.asked_driver == false && !situation.limit_bytes;
+  if (!situation.allocated_bytes || !own.allocated_bytes) {
+    return refused ? OomCause::Refused : OomCause::Unknown;
+  }
   const std::uint64_t held_bytes = plus(*situation.allocated_bytes, situation.device_extra_bytes);
   if (exceeds(held_bytes, *own.allocated_bytes)) return OomCause::Rounding;
+  if (refused) return OomCause::Refused;
   const bool alone = situation.single_stream && !situation.own;
   if (alone) return OomCause::Fragmentation;
 

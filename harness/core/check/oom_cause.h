@@ -12,6 +12,8 @@
 //   Rounding       A + D + n > C, or A' + n > M: what rounding added to the requests filled the
 //                  difference; where the backend does not say, D is what its blocks take beyond
 //                  the requests
+//   Refused        during the call, the backend asked the driver for no memory, as simcuda counts
+//                  calls, and the process has no limit by which it could know better
 //   Pending        during the call, blocks that waited for events became free, at least n bytes of
 //                  them, and a cached block of n bytes is there now: the same request again is
 //                  served
@@ -41,6 +43,8 @@ struct OomSituation {
   std::optional<std::uint64_t> free_largest_bytes = std::nullopt;  // as MemoryStats, after it
   bool single_stream = false;  // the trace uses one stream: nothing can be kept for another one
   std::optional<std::uint64_t> limit_bytes = std::nullopt;  // M
+  // Whether the call asked the driver for memory; nothing where nobody counted.
+  std::optional<bool> asked_driver = std::nullopt;
   // Of several processes: the failing one's own requests and blocks, and what the others cache.
   // Without other processes the sums above are its own.
   struct Own {

@@ -24,19 +24,21 @@ std::optional<std::uint64_t> lower(std::optional<std::uint64_t> a, std::optional
 OomSituation Verifier::situation_of(const Event& event, const MemoryStats& stats,
                                     std::uint64_t waiting_bytes_before) const {
   const cudaStream_t stream = setup_.replay.streams[event.stream];
-  OomSituation situation{.capacity_bytes = setup_.capacity_bytes,
-                         .request_bytes = event.size_bytes,
-                         .requested_bytes_live = requested_bytes_live_,
-                         .allocated_bytes = stats.allocated_bytes,
-                         .device_extra_bytes = device_extra_bytes(stats),
-                         .active_bytes = stats.active_bytes,
-                         .free_other_streams_bytes = stats.free_other_streams_bytes,
-                         .waiting_bytes_before = waiting_bytes_before,
-                         .free_largest_bytes = stats.free_largest_bytes,
-                         // With one stream only private pools keep memory from a request.
-                         .single_stream = setup_.facts.stream_count == 1 &&
-                                          stats.free_other_streams_bytes.value_or(0) == 0,
-                         .limit_bytes = lower(setup_.limit_bytes, stats.limit_bytes)};
+  OomSituation situation{
+      .capacity_bytes = setup_.capacity_bytes,
+      .request_bytes = event.size_bytes,
+      .requested_bytes_live = requested_bytes_live_,
+      .allocated_bytes = stats.allocated_bytes,
+      .device_extra_bytes = device_extra_bytes(stats),
+      .active_bytes = stats.active_bytes,
+      .free_other_streams_bytes = stats.free_other_streams_bytes,
+      .waiting_bytes_before = waiting_bytes_before,
+      .free_largest_bytes = stats.free_largest_bytes,
+      // With one stream only private pools keep memory from a request.
+      .single_stream =
+          setup_.facts.stream_count == 1 && stats.free_other_streams_bytes.value_or(0) == 0,
+      .limit_bytes = lower(setup_.limit_bytes, stats.limit_bytes),
+      .asked_driver = setup_.capabilities.real_memory ? calls_.asked_for_memory() : std::nullopt};
   const ProcessBackends* processes = setup_.replay.processes;
   if (processes == nullptr) return situation;
   const MemoryStats own = processes->own_stats(stream);

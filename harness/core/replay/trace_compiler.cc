@@ -94,6 +94,7 @@ void TraceCompiler::compile(std::span<const Event> events, std::vector<ReplaySte
           refuse(facts_.event_count, "records block " + std::to_string(event.id) + ", not live",
                  "a record must stand between the alloc and the free of its id");
         }
+        ++facts_.record_count;
         break;
       case EventKind::Kernel:
         facts_.kernel_ns_total += event.duration_ns();

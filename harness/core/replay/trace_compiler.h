@@ -58,6 +58,7 @@ struct TraceFacts {
   // the counts above but event_count.
   std::uint64_t failed_before_count = 0;
   std::uint64_t pool_event_count = 0;  // of private pools
+  std::uint64_t record_count = 0;      // of uses on other streams
 };
 
 // Block id to slot: an open-addressing table whose memory follows the number of live blocks.

@@ -45,6 +45,28 @@ TEST_CASE("what the device's own pages add counts as rounding") {
   REQUIRE(oom_cause(situation) == OomCause::Rounding);
 }
 
+TEST_CASE("a call that asked the driver for nothing refused by itself, if there was room") {
+  OomSituation situation = base();
+  situation.request_bytes = 300;
+  situation.asked_driver = false;
+  REQUIRE(oom_cause(situation) == OomCause::Refused);
+  situation.allocated_bytes = std::nullopt;
+  REQUIRE(oom_cause(situation) == OomCause::Refused);
+  situation = base();
+  situation.asked_driver = false;
+  situation.request_bytes = 301;
+  REQUIRE(oom_cause(situation) == OomCause::Rounding);
+  situation.request_bytes = 401;
+  REQUIRE(oom_cause(situation) == OomCause::Capacity);
+  // Below a limit of its own it may know better.
+  situation.request_bytes = 300;
+  situation.limit_bytes = 2000;
+  REQUIRE(oom_cause(situation) == OomCause::Fragmentation);
+  situation.limit_bytes = std::nullopt;
+  situation.asked_driver = true;
+  REQUIRE(oom_cause(situation) == OomCause::Fragmentation);
+}
+
 TEST_CASE("what fits in no single piece is a matter of fragmentation") {
   OomSituation situation = base();
   situation.request_bytes = 300;

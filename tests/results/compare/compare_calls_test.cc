@@ -74,6 +74,23 @@ TEST_CASE("to wait instead of asking is worse, and another way to wait is a choi
   CHECK(other.exit_code == ExitCode::Pass);
 }
 
+TEST_CASE("objects that are made and not ended are worse, and fewer of them are no merit") {
+  const Calls ended = {{"cudaEventCreateWithFlags", 187}, {"cudaEventDestroy", 187}};
+  const Calls left = {{"cudaEventCreateWithFlags", 187}};
+  const auto live = [](const Comparison& comparison) {
+    return number(comparison.cells.front(), "live_objects.events");
+  };
+  const Comparison leak = with_calls(ended, left);
+  CHECK(live(leak).verdict == Verdict::Worse);
+  CHECK(live(leak).now == 187);
+  CHECK(leak.exit_code == ExitCode::Regression);
+  CHECK(live(with_calls(left, ended)).verdict == Verdict::Changed);
+  CHECK(contains(render_findings(leak), "live events 0 -> 187"));
+  const Comparison handles = with_calls({{"cuMemCreate", 5}, {"cuMemRelease", 5}},
+                                        {{"cuMemCreate", 5}, {"cuMemRelease", 4}});
+  CHECK(number(handles.cells.front(), "live_objects.handles").verdict == Verdict::Worse);
+}
+
 TEST_CASE("a number in a line of findings is never cut") {
   const std::string function = "cudaMemPoolWithAVeryLongNameOfItsOwn";
   const Comparison comparison = with_calls({{function, 1}}, {{function, 123'456'789}});

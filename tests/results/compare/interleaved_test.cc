@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "results/compare/compare_writers.h"
 #include "results/json.h"
+#include "results/record_uncalled.h"
 #include "tests/catch.h"
 #include "tests/support/made_rounds.h"
 #include "tests/support/text_checks.h"
@@ -367,4 +368,20 @@ TEST_CASE("plan and rounds come back as they were stored, and damage is named wi
   std::string other = plan;
   other.replace(other.find("\"schema_version\": \"1"), 20, "\"schema_version\": \"9");
   CHECK(contains(error_of([&] { (void)interleaved_plan_from_json(other, "p"); }), "version"));
+}
+
+TEST_CASE("a promise of stream order is said to be untested where no cell tested it") {
+  const auto notes = [](const std::string& tested_workload) {
+    const Comparison comparison = compared([&](InterleavedRun& run) {
+      for (RoundResult& round : run.rounds) {
+        if (round.side == 0 || round.cell.key.workload == tested_workload) continue;
+        round.cell.warnings.push_back(std::string(kRecordUncalled) + ": the workload");
+      }
+    });
+    std::string text;
+    for (const std::string& note : comparison.notes) text += note + "\n";
+    return text;
+  };
+  CHECK(contains(notes(""), "B: record_stream was never called: no cell"));
+  CHECK(!contains(notes("work1"), "record_stream"));
 }
