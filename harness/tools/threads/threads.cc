@@ -30,6 +30,7 @@
 #include "harness/core/replay/replay.h"
 #include "harness/core/replay/simcu_api.h"
 #include "harness/tools/threads/block_table.h"
+#include "harness/tools/threads/checked_blocks.h"
 #include "harness/tools/threads/turns.h"
 
 namespace allocmark {
@@ -118,7 +119,11 @@ class ThreadRun {
   [[nodiscard]] Device make_device(std::uint32_t thread_count) const;
   using Backends = std::vector<std::unique_ptr<Backend>>;
   using Replayers = std::vector<std::unique_ptr<Replayer>>;
-  PassEnd run_pass(const Device& device, Recorder& sum);
+  // Each in what checks its blocks or keeps a table of them; empty where neither is asked for.
+  [[nodiscard]] Backends wrap(const Backends& backends, BlockTable& table,
+                              CheckedBlocks* checked) const;
+  // Where blocks are checked, times mean nothing.
+  PassEnd run_pass(const Device& device, Recorder& sum, CheckedBlocks* checked = nullptr);
   // What the threads leave behind; then their blocks are given back.
   void collect(const Device& device, const Backends& backends, const Replayers& replayers,
                PassEnd& end) const;
@@ -222,15 +227,26 @@ ThreadRun::Device ThreadRun::make_device(std::uint32_t thread_count) const {
   return device;
 }
 
-ThreadRun::PassEnd ThreadRun::run_pass(const Device& device, Recorder& sum) {
+ThreadRun::Backends ThreadRun::wrap(const Backends& backends, BlockTable& table,
+                                    CheckedBlocks* checked) const {
+  Backends wrapped;
+  for (const auto& backend : backends) {
+    if (checked != nullptr) {
+      wrapped.push_back(std::make_unique<CheckedBackend>(*backend, *checked));
+    } else if (spec_.table != TableLock::None) {
+      wrapped.push_back(std::make_unique<TabledBackend>(*backend, table));
+    }
+  }
+  return wrapped;
+}
+
+ThreadRun::PassEnd ThreadRun::run_pass(const Device& device, Recorder& sum,
+                                       CheckedBlocks* checked) {
   const auto thread_count = static_cast<std::uint32_t>(device.works.size());
   const Backends backends = make_backends();
   BlockTable table(spec_.table == TableLock::Parts ? kTablePartCount : 1);
-  Backends tabled;
-  for (const auto& backend : backends) {
-    tabled.push_back(std::make_unique<TabledBackend>(*backend, table));
-  }
-  const Backends& used = spec_.table == TableLock::None ? backends : tabled;
+  const Backends wrapped = wrap(backends, table, checked);
+  const Backends& used = wrapped.empty() ? backends : wrapped;
   std::vector<Recorder> recorders(thread_count, make_recorder());
   Replayers replayers(thread_count);
   PassEnd end;
@@ -317,6 +333,12 @@ ThreadsRow ThreadRun::run(std::uint32_t thread_count) {
   std::vector<double> unfairness;
   std::vector<double> off_cpu;
   std::vector<std::uint64_t> placements;
+  if (has_device_) {
+    CheckedBlocks blocks;
+    Recorder untimed = make_recorder();
+    (void)run_pass(device, untimed, &blocks);
+    row.overlap = blocks.overlap();
+  }
   for (std::uint32_t i = 0; i < spec_.pass_count; ++i) {
     const PassEnd end = run_pass(device, sum);
     double slowest_s = 0;

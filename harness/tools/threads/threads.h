@@ -1,7 +1,7 @@
 // Several threads on one instance of an allocator, or on one for each of several devices: each
 // replays the same workload with blocks of its own. A specification flows in; latencies,
-// throughput, fairness and waits by number of threads flow out. Runs in the calling process, on its
-// current CUDA device. This room times.
+// throughput, fairness and waits by number of threads flow out, and whether blocks overlapped in a
+// pass that is not timed. Runs in the calling process, on its current CUDA device. This room times.
 #pragma once
 
 #include <cstddef>
@@ -58,6 +58,9 @@ struct ThreadsRow {
   CountRange oom_count;
   CountRange reserved_bytes_end;  // taken from the device, when all threads are done
   bool is_repeatable = false;     // every pass put every block in the same place
+  // Of the pass that checks: the first request whose block overlapped one that lived, of any
+  // thread. Empty: no block did, or the allocator has no memory.
+  std::string overlap = {};
   friend bool operator==(const ThreadsRow&, const ThreadsRow&) = default;
 };
 

@@ -3,6 +3,8 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "harness/shell/question/known_allocators.h"
 #include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"
+#include "harness/tools/threads/threads_ab.h"
 #include "harness/tools/threads/threads_process.h"
 
 namespace allocmark {
@@ -25,6 +28,8 @@ struct ThreadsCommand {
   ThreadsSpec spec;
   std::string device = "auto", conf = "unset", order = "free", streams = "own", table = "none";
   std::string format = "table";
+  std::vector<std::string> ab = {};
+  std::uint32_t round_count = 8;
 };
 
 void add_devices(CLI::App* app, ThreadsCommand* command) {
@@ -41,6 +46,18 @@ void add_devices(CLI::App* app, ThreadsCommand* command) {
       ->check(CLI::IsMember({"none", "one", "parts"}))
       ->capture_default_str()
       ->type_name("T");
+}
+
+void add_ab(CLI::App* app, ThreadsCommand* command) {
+  app->add_option("--ab", command->ab,
+                  "Two allocators in turn instead of --allocator; exit code 1 where B is worse")
+      ->expected(2)
+      ->excludes("--allocator")
+      ->type_name("A B");
+  app->add_option("--rounds", command->round_count, "With --ab: how often both sides run in turn")
+      ->check(CLI::Range(2u, 1000u))
+      ->capture_default_str()
+      ->type_name("N");
 }
 
 void add_threads(CLI::App* app, ThreadsCommand* command) {
@@ -83,6 +100,7 @@ void add_threads(CLI::App* app, ThreadsCommand* command) {
                   "their peaks")
       ->capture_default_str()
       ->type_name("SIZE");
+  add_ab(app, command);
   add_devices(app, command);
   app->add_option("-d,--device", command->device, "auto, cuda:N or sim:NAME")
       ->capture_default_str()
@@ -118,16 +136,40 @@ void take_values(const std::string& device, ThreadsSpec* spec) {
   if (const auto error = allocator.check_simulated(spec->conf)) throw UsageError(*error);
 }
 
+// The allocator of one side, as 'run' names it.
+ThreadsSpec with_allocator(ThreadsSpec spec, const std::string& allocator,
+                           const std::string& device) {
+  spec.allocator = allocator;
+  if (allocator.find(':') == std::string::npos) {
+    spec.allocator = allocator_for(allocator, {spec.workload});
+  } else {
+    take_values(device, &spec);
+  }
+  return spec;
+}
+
+bool is_sound(const std::vector<ThreadsRow>& rows) {
+  return std::ranges::all_of(rows, &std::string::empty, &ThreadsRow::overlap);
+}
+
+// Each round begins with the other side.
+ThreadsComparison compare_sides(const std::vector<ThreadsSpec>& sides, std::uint32_t round_count,
+                                const ThreadsPlace& place) {
+  std::vector<ThreadsRounds> rounds(2);
+  for (std::uint32_t round = 0; round < round_count; ++round) {
+    for (std::uint32_t turn = 0; turn < 2; ++turn) {
+      const std::uint32_t side = (round + turn) % 2;
+      rounds[side].push_back(run_threads_in_child(sides[side], place));
+    }
+  }
+  return compare_threads(rounds[0], rounds[1]);
+}
+
 ExitCode threads_command(const ThreadsCommand& command) {
   ThreadsSpec spec = command.spec;
   spec.conf = conf_of_user(command.conf);
   const std::string program = own_program_path();
   const DeviceChoice choice = choose_device(command.device, program);
-  if (spec.allocator.find(':') == std::string::npos) {
-    spec.allocator = allocator_for(spec.allocator, {spec.workload});
-  } else {
-    take_values(choice.device, &spec);
-  }
   spec.order = command.order == "turns" ? ThreadOrder::Turns : ThreadOrder::Free;
   spec.shares_streams = command.streams == "shared";
   spec.table = command.table == "one"     ? TableLock::One
@@ -137,14 +179,29 @@ ExitCode threads_command(const ThreadsCommand& command) {
     print_warning("warning: " + reason);
   }
   if (!choice.note.empty()) fmt::print(stderr, "{}\n", choice.note);
-  const std::vector<ThreadsRow> rows =
-      run_threads_in_child(spec, {.device = choice.device, .program_path = program});
-  if (command.format == "json") {
+  const ThreadsPlace place{.device = choice.device, .program_path = program};
+  const bool as_json = command.format == "json";
+  if (!command.ab.empty()) {
+    std::vector<ThreadsSpec> sides;
+    for (const std::string& side : command.ab) {
+      sides.push_back(with_allocator(spec, side, choice.device));
+    }
+    const ThreadsComparison comparison = compare_sides(sides, command.round_count, place);
+    if (as_json) {
+      fmt::print("{}\n", to_json(comparison));
+    } else {
+      print_fitted(stdout, render_comparison(comparison));
+    }
+    return comparison.passed() ? ExitCode::Pass : ExitCode::Regression;
+  }
+  spec = with_allocator(spec, spec.allocator, choice.device);
+  const std::vector<ThreadsRow> rows = run_threads_in_child(spec, place);
+  if (as_json) {
     fmt::print("{}\n", to_json(rows));
   } else {
     print_fitted(stdout, render_threads(spec, rows));
   }
-  return ExitCode::Pass;
+  return is_sound(rows) ? ExitCode::Pass : ExitCode::Regression;
 }
 
 }  // namespace

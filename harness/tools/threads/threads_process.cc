@@ -16,7 +16,7 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 // A new field is said below, too.
-static_assert(field_count<ThreadsRow>() == 12 && field_count<LatencySummary>() == 7 &&
+static_assert(field_count<ThreadsRow>() == 13 && field_count<LatencySummary>() == 7 &&
               field_count<CountRange>() == 2);
 
 OrderedJson to_json(const LatencySummary& latency) {
@@ -39,7 +39,8 @@ OrderedJson to_json(const ThreadsRow& row) {
           {"oom_count_high", row.oom_count.high},
           {"reserved_bytes_end_low", row.reserved_bytes_end.low},
           {"reserved_bytes_end_high", row.reserved_bytes_end.high},
-          {"is_repeatable", row.is_repeatable}};
+          {"is_repeatable", row.is_repeatable},
+          {"overlap", row.overlap}};
 }
 
 std::string ns_text(double ns) {
@@ -70,7 +71,7 @@ constexpr Job<ThreadsSpec, std::vector<ThreadsRow>> kThreads{
 std::string to_json(const std::vector<ThreadsRow>& rows) {
   OrderedJson list = OrderedJson::array();
   for (const ThreadsRow& row : rows) list.push_back(to_json(row));
-  return json_text(OrderedJson{{"kind", "threads"}, {"schema_version", "1.0.0"}, {"rows", list}});
+  return json_text(OrderedJson{{"kind", "threads"}, {"schema_version", "1.1.0"}, {"rows", list}});
 }
 
 std::vector<ThreadsRow> run_threads_in_child(const ThreadsSpec& spec, const ThreadsPlace& place) {
@@ -102,6 +103,10 @@ std::string render_threads(const ThreadsSpec& spec, const std::vector<ThreadsRow
         range_text(row.oom_count, [](std::uint64_t count) { return std::to_string(count); }),
         range_text(row.reserved_bytes_end, [](std::uint64_t size) { return format_bytes(size); }),
         row.is_repeatable ? ", the same every pass" : "");
+  }
+  for (const ThreadsRow& row : rows) {
+    if (row.overlap.empty()) continue;
+    text += fmt::format("FAILED: {} threads: {}\n", row.thread_count, printable(row.overlap));
   }
   return text;
 }
