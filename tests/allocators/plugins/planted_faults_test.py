@@ -66,7 +66,14 @@ FAULTS = [
     ("quadratic", "looks through all requests so far", TIMED, TRAIN, OWN),
     ("lost_wake", "waits 1 ms for a wake in 1 request of 1000", TIMED, TRAIN, ["allocator_ns_per_step"]),
 ]
-MARK = "| fault | what it does | found as worse by | expected | found |"
+MARK = "| fault | what it does | found as worse by | expected | found | command |"
+FUNCTIONS = "planted_malloc,planted_free,trim:planted_trim,record_stream:planted_record_stream"
+
+
+def command(kind, sides, cells):
+    """The words of a comparison after the program's name."""
+    rounds = ["--rounds", "2", "--rounds-max", "2", "--passes", "3"] if kind == EXACT else []
+    return ["run", "--device", "sim:h200", "--ab", *sides, *cells, *rounds]
 
 
 class Bench:
@@ -79,13 +86,13 @@ class Bench:
             source = Path(__file__).with_name("planted_plugin.cc")
             subprocess.run(["c++", "-std=c++20", "-O1", "-shared", "-fPIC", f'-DFAULT="{fault}"', f"-I{self.options.include}", str(source), "-o",
                             str(path), self.options.library], check=True)
-        return f"pluggable=library:{path},malloc:planted_malloc,free:planted_free,trim:planted_trim,record_stream:planted_record_stream"
+        return f"pluggable:{path},{FUNCTIONS}"
 
     def compare(self, fault, kind, cells):
-        rounds = ["--rounds", "2", "--rounds-max", "2", "--passes", "3"] if kind == EXACT else []
         out = self.folder / f"out-{fault}"
-        done = subprocess.run([self.options.allocmark, "run", "--allow-debug", "--device", "sim:h200", "--ab", self.plugin("none"),
-                               self.plugin(fault), *cells, *rounds, "--timeout", "10", "--format", "json", "--no-html", "--out", str(out)],
+        words = command(kind, [self.plugin("none"), self.plugin(fault)], cells)
+        done = subprocess.run([self.options.allocmark, *words, "--allow-debug", "--timeout", "10", "--format", "json", "--no-html",
+                               "--out", str(out)],
                               capture_output=True, text=True, env={**os.environ, "SIMCUDA_DEVICES": "2"})
         shutil.rmtree(out, ignore_errors=True)
         if done.returncode not in (0, 1, 3) or not done.stdout:
@@ -93,15 +100,18 @@ class Bench:
         return json.loads(done.stdout), done.returncode, done.stdout
 
 
-def worse_numbers(comparison):
-    return [number["number"] for cell in comparison["cells"] for number in cell["numbers"] if number["verdict"] == "worse"]
+def numbers_that_are(verdict, comparison):
+    return [number["number"] for cell in comparison["cells"] for number in cell["numbers"] if number["verdict"] == verdict]
 
 
 def is_found(kind, wanted, comparison, code):
-    """As the table wants it: by one of its numbers, with exit code 1; nothing worse where nothing is planted."""
+    """As the table wants it: by one of its numbers, with exit code 1; nothing worse where nothing is planted; and no fault is praised."""
     if comparison is None:
         return False, "nothing"
-    worse = worse_numbers(comparison)
+    better = numbers_that_are("better", comparison)
+    if better:
+        return False, f"praise of {', '.join(better)}"
+    worse = numbers_that_are("worse", comparison)
     if not wanted:
         gated = [name for name in worse if wanted is None or kind == EXACT]
         exact = [name for name in gated if "own_ns" not in name and "latency" not in name and name not in ("allocator_ns_per_step", "cold_ns")]
@@ -134,12 +144,13 @@ def main():
             print(f"{'ok' if found else 'MISSED'}: {fault}: exit code {code}, by {name}, attempt {attempt + 1}", flush=True)
             if not found:
                 failures.append(fault)
-                print(worse_numbers(comparison) if comparison else output, file=sys.stderr)
+                print(numbers_that_are("worse", comparison) if comparison else output, file=sys.stderr)
             numbers = "nothing" if not wanted else " or ".join(f"`{w}`" if w.count("_") > 1 or "." in w or w == "status" else f"`*{w}*`" for w in wanted)
-            rows.append(f"| `{fault}` | {text} | {numbers} | {'worse' if wanted else 'passes'} | {'yes' if found else 'no'} |")
+            rows.append(f"| `{fault}` | {text} | {numbers} | {'worse' if wanted else 'passes'} | {'yes' if found else 'no'} "
+                        f"| `allocmark {' '.join(command(kind, [f'pluggable:{name}.so,$F' for name in ('none', fault)], cells))}` |")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    table = "\n".join([MARK, "| :-- | :-- | :-- | :-- | :-- |", *rows]) + "\n"
+    table = "\n".join([MARK, "| :-- | :-- | :-- | :-- | :-- | :-- |", *rows]) + "\n"
     page = Path(options.page)
     if options.kind and not only:
         failures += [row for row in rows if row not in page.read_text()]

@@ -51,7 +51,7 @@ CELLS = ["--rounds", "2", "--", "--workload", "gpt2_train_ckpt", "--capacity", "
 # What else they would take is time: 1 GiB is written in each rule's process, a process that does not end takes the limit.
 ONLY_ITS_RULE = {"host_table": ["host-memory"], "burns_core": ["idle", "serves"], "exit_hang": ["exit", "serves"]}
 FUNCTIONS = "pool_malloc,pool_free,record_stream:pool_record_stream,trim:pool_trim,init:pool_init"
-MARK = "| fault of a pool | what it does | named by | found |"
+MARK = "| fault of a pool | what it does | named by | found | command |"
 
 failures = []
 
@@ -66,6 +66,11 @@ def plugin(folder, library, fault):
     path = Path(folder) / f"pool_{fault}.so"
     shutil.copy(library, path)
     return f"{path},{FUNCTIONS}"
+
+
+def row_text(fault, text, by, found, command):
+    """Of the table; the page says what $F is."""
+    return f"| `{fault}` | {text} | {f'`{by}`' if by else 'nothing'} | {'yes' if found else 'no'} | `{command}` |"
 
 
 def row_of(options, folder, fault):
@@ -85,7 +90,7 @@ def row_of(options, folder, fault):
         check("a call hangs" not in " ".join(broken.values()), f"{fault}: no call hangs: {broken}")
     # What it is not must not be said.
     check(not set(broken) - {rule, *effects}, f"{fault}: misnamed by {sorted(set(broken) - {rule, *effects})}")
-    return f"| `{fault}` | {text} | {f'`{rule}`' if rule else 'nothing'} | {'yes' if rule in broken or not rule else 'no'} |"
+    return row_text(fault, text, rule, rule in broken or not rule, f"allocmark conformance pool_{fault}.so,$F")
 
 
 def row_of_number(options, folder, fault):
@@ -97,7 +102,7 @@ def row_of_number(options, folder, fault):
     check(found, f"{fault}: exit code {code}, and nothing says '{said}': {output}")
     for wrong in ("FAIL ", "a call hangs", "better  "):
         check(wrong not in output, f"{fault}: '{wrong}' is said: {output}")
-    return f"| `{fault}` | {text} | `{number}` | {'yes' if found else 'no'} |"
+    return row_text(fault, text, number, found, f"gate.sh --functions $F pool_none.so pool_{fault}.so {' '.join(CELLS)}")
 
 
 def gate(options, folder, fault, *more):
@@ -109,6 +114,11 @@ def gate(options, folder, fault, *more):
     return done.returncode, done.stdout + done.stderr, out
 
 
+# Faults that rules name, and the numbers of a comparison name as well: the number, the workload, rounds.
+COMPARED = {"burns_core": ("other_threads_ns_per_s", "gpt2_train_ckpt", 3), "host_table": ("host_taken_bytes", "gpt2_train_ckpt", 3),
+            "events_leak": ("live_objects.events", "fuzz_r1", 3), "stall": ("thread_cpu_ns", "gpt2_train_ckpt", 16)}
+
+
 def ab(options, folder, fault, out, *more):
     words = [options.allocmark, "run", "--device", "sim:h200", "--allow-debug", "--format", "json", "--ab"]
     words += ["pluggable:" + plugin(folder, options.library, name) for name in ("none", fault)]
@@ -117,12 +127,52 @@ def ab(options, folder, fault, out, *more):
     return done.returncode, json.loads(done.stdout) if done.stdout else {"cells": [], "pairs": []}
 
 
+def check_numbers(options, folder):
+    """Also without rules; the same pool on both sides has none of these numbers worse. A time may be missed on a busy machine."""
+    for fault, (name, workload, rounds) in COMPARED.items():
+        cells = ["--workload", workload, "--capacity", "unlimited", "--rounds", str(rounds), "--rounds-max", str(rounds), "--no-html"]
+        for attempt in range(3 if name == "thread_cpu_ns" else 1):  # noqa: B007 (told below)
+            code, found = ab(options, folder, fault, Path(folder) / "ab", *cells)
+            verdicts = {number["number"]: number["verdict"] for cell in found["cells"] for number in cell["numbers"]}
+            if verdicts.get(name) == "worse":
+                break
+        print(f"{fault}: {name} {verdicts.get(name)}, attempt {attempt + 1}", flush=True)
+        check(verdicts.get(name) == "worse" and code == 1, f"{fault}: {name} is {verdicts.get(name)}, exit code {code}")
+        check("better" not in verdicts.values(), f"{fault}: a fault is praised: {verdicts}")
+        code, found = ab(options, folder, "none", Path(folder) / "ab", *cells)
+        verdicts = {number["number"]: number["verdict"] for cell in found["cells"] for number in cell["numbers"]}
+        check(verdicts.get(name, "same") == "same", f"none: {name} is {verdicts.get(name)}")
+
+
 def check_soak(options, folder):
     """What one side alone grows, on virtual time."""
     for fault, wanted in (("none", 0), ("host_per_request", 1)):
         code, found = ab(options, folder, fault, Path(folder) / "soak", "--workload", "churn:events=2000", "--for", "2h")
         worse = [growth["measure"] for pair in found["pairs"] for growth in pair["growth"] if growth["verdict"] == "worse"]
         check(code == wanted and worse == (["host memory of allocmark"] if wanted else []), f"soak of {fault}: exit code {code}, worse: {worse}")
+
+
+def check_cell(options, folder):
+    """A request that the pool refused by itself, and what no cell used, are said."""
+    out = Path(folder) / "run"
+    subprocess.run([options.allocmark, "run", "--device", "sim:h200", "--allow-debug", "--allocator",
+                    "pluggable:" + plugin(folder, options.library, "null_when_deep"), "--workload", "comb:count=20000", "--passes", "1", "--no-html",
+                    "--out", str(out)], capture_output=True, text=True)
+    cell = json.loads((out / "results.jsonl").read_text().splitlines()[-1])
+    check(cell["oom_count"] > 0 and cell["oom_count_refused"] == cell["oom_count"], f"null_when_deep: {cell['oom_first']}")
+    check(any(text.startswith("record_stream was never called") for text in cell["warnings"]), f"null_when_deep: {cell['warnings']}")
+
+
+def check_threads(options, folder):
+    """Blocks that several threads hold at once; the same pool on both sides has none."""
+    for fault, wanted in (("none", 0), ("live_after_many", 1)):
+        sides = ["pluggable:" + plugin(folder, options.library, name) for name in ("none", fault)]
+        done = subprocess.run([options.allocmark, "threads", "bert_varlen_infer", "--threads", "4", "--order", "turns", "--passes", "1", "--rounds",
+                               "8", "--device", "sim:h200", "--format", "json", "--ab", *sides], capture_output=True, text=True)
+        found = json.loads(done.stdout or "{}")
+        check(done.returncode == wanted and len(found["overlaps"]) == wanted, f"threads of {fault}: {done.returncode}: {found}, {done.stderr}")
+        check(not wanted or "which is live" in found["overlaps"][0], f"threads of {fault}: {found['overlaps']}")
+        check("better" not in done.stdout, f"threads of {fault}: a fault is praised: {found}")
 
 
 def check_gate(options, folder):
@@ -150,9 +200,9 @@ def main():
         rows = [row_of(options, folder, fault) for fault in FAULTS if not only or fault in only]
         rows += [row_of_number(options, folder, fault) for fault in NUMBERED if not only or fault in only]
         if not only:
-            check_soak(options, folder)
-            check_gate(options, folder)
-    table = "\n".join([MARK, "| :-- | :-- | :-- | :-- |", *rows]) + "\n"
+            for part in (check_numbers, check_soak, check_cell, check_threads, check_gate):
+                part(options, folder)
+    table = "\n".join([MARK, "| :-- | :-- | :-- | :-- | :-- |", *rows]) + "\n"
     page = Path(options.page)
     text = page.read_text()
     begin = text.index(MARK)
