@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """scripts/record/record_without_gpu.py: what it says where something is missing, and that its stubs build and answer. PyTorch is not needed."""
 import ctypes
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,6 +40,56 @@ class RecordWithoutGpu(unittest.TestCase):
             record_without_gpu.name_device(path)
             with gzip.open(path, "rt", encoding="utf-8") as recorded:
                 self.assertEqual(recorded.read(), f"# name: one\n# device: {record_without_gpu.DEVICE}\nalloc,1,2,0\n")
+
+    def refused(self, *words):
+        result = subprocess.run([sys.executable, str(SCRIPT), "--simcuda", "nowhere", *words], capture_output=True, text=True)
+        self.assertNotEqual(result.returncode, 0)
+        return result.stderr
+
+    def test_says_what_it_wants_of_a_script(self):
+        self.assertIn("missing.py: no such script", self.refused("--out", "one.ops.csv.gz", "missing.py"))
+        self.assertIn("--out .: of a script wanted the file to write", self.refused(str(SCRIPT)))
+        self.assertIn("--card: only for a script", self.refused("--card", "a100", "llama_fp8"))
+        self.assertIn("wanted one of SCRIPT.py ARGS...", self.refused())
+        self.assertIn("wanted one of SCRIPT.py ARGS...", self.refused("--list", "rows", "one.py"))
+
+    def test_a_card_has_its_own_capability_and_all_else_of_the_h200(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "l40s.json")
+            record_without_gpu.write_profile(str(ROOT / "harness" / "simcuda"), "l40s", path)
+            own = json.loads(Path(path).read_text())
+        whole = json.loads((ROOT / "harness" / "simcuda" / "profiles" / "h200.json").read_text())
+        changed = {number: value for number, value in own["device"]["attributes"] if [number, value] not in whole["device"]["attributes"]}
+        self.assertEqual(changed, {16: 142, 75: 8, 76: 9})
+        self.assertEqual(own["costs"], whole["costs"])
+
+    def test_kernels_say_the_capability_that_is_asked_for(self):
+        source = ROOT / "scripts" / "record" / "references" / "no_kernels.inc"
+        with tempfile.TemporaryDirectory() as folder:
+            library = os.path.join(folder, "stubs.so")
+            subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-w", "-o", library, "-x", "c", str(source), "-ldl"], check=True)
+            ask = "import ctypes; numbers = (ctypes.c_int * 64)(); ctypes.CDLL({!r}).cudaFuncGetAttributes(numbers, None); print(89 in numbers)"
+            for capability, answer in (("89", "True"), ("80", "False")):
+                run = subprocess.run([sys.executable, "-c", ask.format(library)], env=dict(os.environ, RECORD_CAPABILITY=capability),
+                                     capture_output=True, text=True, check=True)
+                self.assertEqual(run.stdout.strip(), answer)
+
+    def test_forked_recordings_are_waited_for_and_counted(self):
+        rows = [["one.ops.csv.gz", "one.py"], ["two.ops.csv.gz", "two.py"], ["three.ops.csv.gz", "three.py"]]
+
+        def fake(command, path):
+            if command[0] == "two.py":
+                raise RuntimeError("two does not run")
+            Path(path).write_text(" ".join(command))
+
+        with tempfile.TemporaryDirectory() as folder:
+            listed = os.path.join(folder, "rows.list")
+            Path(listed).write_text("".join(f"{folder}/{out} {script} --batch 2\n" for out, script in rows))
+            with unittest.mock.patch.object(record_without_gpu, "record_script", fake), \
+                    unittest.mock.patch.object(record_without_gpu, "import_libraries", lambda: None):
+                self.assertEqual(record_without_gpu.record_list(listed, 2), 1)
+            self.assertEqual(Path(folder, "three.ops.csv.gz").read_text(), "three.py --batch 2")
+            self.assertFalse(Path(folder, "two.ops.csv.gz").exists())
 
     def test_stubs_build_and_answer(self):
         source = ROOT / "scripts" / "record" / "references" / "no_kernels.inc"
