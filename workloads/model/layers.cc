@@ -1,12 +1,17 @@
 // The layers of each family: Transformer's forward functions.
 #include <utility>
 
+#include "workloads/model/liger.h"
 #include "workloads/model/transformer.h"
 
 namespace allocmark {
 
 Var Transformer::rms_norm(Var hidden, std::size_t weight) {
-  return norm_of_rows(std::move(hidden), weight, setup_.own_token_count());
+  const std::uint64_t rows = setup_.own_token_count();
+  if (setup_.liger != LigerParts::None) {
+    return liger_rms_norm(tape_, std::move(hidden), rows, weight);
+  }
+  return norm_of_rows(std::move(hidden), weight, rows);
 }
 
 // Of every head's query or key alone, before heads and tokens change places.
@@ -61,6 +66,7 @@ Var Transformer::normed_heads(Var projected, std::size_t norm) {
 }
 
 Var Transformer::rotated(const Var& input) {
+  if (setup_.liger != LigerParts::None) return liger_rotated(tape_, input);
   Var straight = multiply(tape_, input, cosine_);
   Var turned = multiply(tape_, rotate_half(tape_, input), sine_);
   return add(tape_, std::move(straight), std::move(turned));
@@ -248,10 +254,12 @@ Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hid
     hidden = mixtral_mlp(own, index, hidden);
     if (setup_.head_ranks > 1) hidden = out_of_layer(std::move(hidden));
   } else {
+    const bool is_fused = setup_.liger != LigerParts::None;
     Var gate = adapted(hidden, with_bias(own.gate), own.gate_adapter);
-    gate = activation_of_input(tape_, std::move(gate));
+    if (!is_fused) gate = activation_of_input(tape_, std::move(gate));
     Var up = adapted(hidden, with_bias(own.up), own.up_adapter);
-    Var product = multiply(tape_, std::move(gate), std::move(up));
+    Var product = is_fused ? liger_swiglu(tape_, std::move(gate), std::move(up))
+                           : multiply(tape_, std::move(gate), std::move(up));
     hidden = out_of_layer(product_of(std::move(product), with_bias(own.down), own.down_adapter));
   }
   hidden = add(tape_, residual, std::move(hidden));

@@ -15,6 +15,13 @@ enum class Implementation : std::uint8_t {
   Timm,          // ViT as timm writes it: one projection to query, key and value
 };
 
+// Which operators of a Llama are Liger-Kernel's (liger.h).
+enum class LigerParts : std::uint8_t {
+  None,
+  Blocks,  // RMSNorm, SwiGLU and the rotation
+  All,     // head and loss, too
+};
+
 // The parts of a model that one rank holds. Ranks count as in Megatron-LM: tensor parallel
 // neighbours first, then those that share sequences, then data parallel ones, then stages of the
 // pipeline.
@@ -52,16 +59,17 @@ struct TransformerSetup {
   bool is_half = false;               // narrow is float16, not bfloat16
   bool autocast = true;               // weights and inputs are cast to narrow for each product
   bool float8 = false;                // the blocks' products are in float8
-  bool fused_attention = false;       // no S x S matrices (scaled_dot_product_attention)
-  ModelShape vision = {};             // LLaVA: the ViT that sees images; no layers: none
-  bool frozen = false;                // no parameter is trained
-  bool vision_frozen = true;          // none of the ViT's
-  bool kernels = false;               // emit kernel events
-  bool products_only = false;         // of matrix products alone, as an embedding server
-  ServingCard card = {};              // that they run on
-  bool meetings = false;              // emit marks where ranks wait for each other
-  bool training = true;               // false: no dropout
-  bool predicts_words = false;        // BERT, not training: scores of every token, not the pooler's
+  LigerParts liger = LigerParts::None;
+  bool fused_attention = false;  // no S x S matrices (scaled_dot_product_attention)
+  ModelShape vision = {};        // LLaVA: the ViT that sees images; no layers: none
+  bool frozen = false;           // no parameter is trained
+  bool vision_frozen = true;     // none of the ViT's
+  bool kernels = false;          // emit kernel events
+  bool products_only = false;    // of matrix products alone, as an embedding server
+  ServingCard card = {};         // that they run on
+  bool meetings = false;         // emit marks where ranks wait for each other
+  bool training = true;          // false: no dropout
+  bool predicts_words = false;   // BERT, not training: scores of every token, not the pooler's
   std::uint64_t head_ranks = 1;  // inference: ranks that share the head's words, if it is not tied
   bool evaluating = false;       // a model that is trained, between steps: no dropout either
   std::uint64_t parameter_bytes = 0;  // element size of parameters as they are made; 0: wide_bytes

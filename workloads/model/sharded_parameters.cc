@@ -10,6 +10,9 @@
 namespace allocmark {
 namespace {
 
+// DeepSpeed's preset of sub_group_size: so many of a rank's elements are stepped at a time.
+constexpr std::uint64_t kSubGroupElements = 1'000'000'000;
+
 // FSDP 1 casts on one stream and gathers and reduces on two others; version 2 gathers on the first.
 constexpr std::uint32_t kFlatGatherStream = 2;
 constexpr std::uint32_t kFlatReduceStream = 3;
@@ -328,7 +331,12 @@ void ShardedParameters::end_backward() {
 std::vector<OptimizedTensor> ShardedParameters::optimized() const {
   if (settings_.offloads) return {};
   if (settings_.kind == DataParallelKind::Zero3) {
-    return {{.count = master_.size_bytes() / 4, .width = 4}};
+    std::vector<OptimizedTensor> groups;
+    for (std::uint64_t left = master_.size_bytes() / 4; left > 0;) {
+      groups.push_back({.count = std::min(left, kSubGroupElements), .width = 4});
+      left -= groups.back().count;
+    }
+    return groups;
   }
   // In the order of the model; a parameter without elements on this rank has no state.
   std::map<std::size_t, std::uint64_t> counts;
@@ -344,12 +352,12 @@ std::vector<OptimizedTensor> ShardedParameters::optimized() const {
   return tensors;
 }
 
-void ShardedParameters::begin_step() {
-  if (settings_.kind != DataParallelKind::Zero3 || settings_.offloads) return;
-  step_gradient_ = tape_->pool().make(master_.size_bytes(), TensorKind::Gradient);
+void ShardedParameters::begin_group(const OptimizedTensor& group) {
+  const Tensor flat = tape_->pool().make(group.count * width_, TensorKind::Gradient);
+  step_gradient_ = tape_->pool().make(group.size_bytes(), TensorKind::Gradient);
 }
 
-void ShardedParameters::end_step() { step_gradient_.reset(); }
+void ShardedParameters::end_group() { step_gradient_.reset(); }
 
 // FSDP 1 keeps its own handles until the next forward. FSDP 2's root goes last: its last parameters
 // come after the blocks.

@@ -36,8 +36,10 @@ class ShardedParameters {
   // Streams in use, the one that computes among them.
   [[nodiscard]] static constexpr std::uint32_t stream_count() { return 4; }
   [[nodiscard]] std::vector<OptimizedTensor> optimized() const;
-  void begin_step();
-  void end_step();
+  // ZeRO-3: gradients of a group of elements are joined, and then have four bytes until its end.
+  [[nodiscard]] bool steps_in_groups() const { return settings_.kind == DataParallelKind::Zero3; }
+  void begin_group(const OptimizedTensor& group);
+  void end_group();
   void release_gradients();
   // Gathers each unit in turn, as a full state dict on the host does.
   void gather_all();

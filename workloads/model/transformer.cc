@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "workloads/model/liger.h"
 #include "workloads/model/quantized.h"
 
 namespace allocmark {
@@ -94,7 +95,7 @@ Var Transformer::embed(const Tensor& tokens) {
     const Var raw = tape_.make(setup_.sequence, 8);
     positions_ = tape_.make(setup_.sequence, 8).tensor;
   }
-  if (lora_.rank > 0 && lora_.input_gradient) {
+  if (lora_.rank > 0 && lora_.input_gradient && !lora_.trains_tables) {
     // Checkpoints need a gradient to pass on.
     words_.edge = tape_.parameter(input_leaf_).edge;
     graph_inputs_.push_back(words_.tensor);
@@ -241,6 +242,16 @@ Var Transformer::causal_loss(Var logits, const Tensor& given) {
   return loss;
 }
 
+// Labels are shifted as in causal_loss.
+Var Transformer::fused_loss(Var hidden) {
+  const std::uint64_t rows = setup_.token_count();
+  const Var padded = tape_.make(rows + setup_.batch, 8);
+  const Tensor labels = setup_.batch == 1 ? padded.tensor : tape_.make(rows, 8).tensor;
+  return liger_loss(
+      tape_, std::move(hidden), head_,
+      {.rows = rows, .hidden = setup_.model.hidden, .words = setup_.model.vocabulary});
+}
+
 Var Transformer::loss(Var hidden, const Tensor& tokens) {
   if (megatron_) return megatron_->loss(std::move(hidden), tokens);
   const std::uint64_t rows = setup_.token_count();
@@ -262,6 +273,7 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
     return loss;
   }
   if (loss_chunks_ > 1) return chunked_loss(std::move(hidden));
+  if (setup_.liger == LigerParts::All) return fused_loss(std::move(hidden));
   hidden = into_parallel(std::move(hidden));
   Var logits = linear(tape_, hidden, rows, {.weight = head_});
   logits = gather_columns(tape_, std::move(logits),

@@ -25,6 +25,9 @@ struct LoraSettings {
   WeightBits bits = WeightBits::Whole;  // of the blocks' matrices
   bool dropout = false;                 // of the adapters' inputs
   bool in_own_type = false;  // adapters have the model's type, as sharded parameters need
+  // Copies of the table of words and the head are trained, too (peft's modules_to_save). The frozen
+  // ones stay.
+  bool trains_tables = false;
 
   // The embedding's output asks for a gradient, as peft has it where blocks are checkpointed.
   bool input_gradient = false;
@@ -252,6 +255,7 @@ class Transformer {
   [[nodiscard]] Var word_scores(const Var& hidden);
   [[nodiscard]] Var causal_loss(Var logits, const Tensor& labels);
   [[nodiscard]] Var chunked_loss(Var hidden);
+  [[nodiscard]] Var fused_loss(Var hidden);
   [[nodiscard]] Var chunk_loss(const Var& hidden, const Tensor& labels);
 
   TransformerSetup setup_;

@@ -209,6 +209,13 @@ void Transformer::make_adapters() {
     }
     adapters_.push_back({.first = begin, .count = tape_.parameters().size() - begin});
   }
+  if (lora_.trains_tables) {
+    const std::uint64_t count = model.vocabulary * model.hidden;
+    for (std::size_t* table : {&word_table_, &head_}) {
+      *table = add_weight(count, model.vocabulary);
+      tape_.parameters()[*table].trainable = true;
+    }
+  }
   input_leaf_ = tape_.add_parameter({.data = {}, .count = 0, .width = setup_.wide_bytes});
   for (std::size_t i = 0; i < narrow.size(); ++i) {
     Parameter& parameter = tape_.parameters()[first + i];

@@ -33,6 +33,25 @@ void read_products(Parameters& parameters, TrainConfig* config) {
   if (!all_fit) refuse("own, or batch x seq and the model's widths in multiples of 16");
 }
 
+// Liger-Kernel's operators, in place of transformers' own.
+void read_liger(Parameters& parameters, TrainConfig* config) {
+  TransformerSetup& setup = config->setup;
+  if (setup.model.family != ModelFamily::Llama || config->is_megatron()) return;
+  const std::vector<std::string> names = {"none", "blocks", "all"};
+  const std::size_t kind = parameters.choice("liger", names);
+  setup.liger = static_cast<LigerParts>(kind);
+  if (setup.liger == LigerParts::None) return;
+  const auto refuse = [&](const char* wanted) {
+    parameters.refuse_text("liger", wanted, names[kind]);
+  };
+  if (setup.parallel.tensor * setup.parallel.context > 1) refuse("none where tp or cp is above 1");
+  if (setup.float8) refuse("none where products=fp8");
+  if (setup.model.head_norms) refuse("none for Qwen 3, whose norms of heads it fuses, too");
+  if (setup.liger == LigerParts::All && setup.autocast) {
+    refuse("none or blocks where precision has autocast");
+  }
+}
+
 // LLaVA: a ViT whose patches stand in the text, one image for each sequence.
 void read_vision(Parameters& parameters, TrainConfig* config) {
   TransformerSetup& setup = config->setup;

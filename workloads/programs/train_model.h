@@ -1,5 +1,5 @@
-// Keys of generator train that change what a Llama is made of: products in float8, a ViT that sees
-// images.
+// Keys of generator train that change what a Llama is made of: products in float8, Liger-Kernel's
+// operators, a ViT that sees images.
 #pragma once
 
 #include "workloads/programs/train_options.h"
@@ -8,6 +8,7 @@ namespace allocmark {
 
 // After precision, parallel ranks, checkpoints and adapters, which these keys may contradict.
 void read_products(Parameters& parameters, TrainConfig* config);
+void read_liger(Parameters& parameters, TrainConfig* config);
 void read_vision(Parameters& parameters, TrainConfig* config);
 
 }  // namespace allocmark

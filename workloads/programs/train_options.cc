@@ -182,9 +182,18 @@ void read_loss(Parameters& parameters, TrainConfig* config) {
   if (config->loss_chunks > 1 && setup.parallel.tensor > 1) {
     parameters.refuse_value("loss_chunks", "1 where tp is above 1", config->loss_chunks);
   }
-  if (config->loss_chunks > 1 && (config->keeps_outputs || config->eval_every > 0)) {
+  const bool needs_scores = config->keeps_outputs || config->eval_every > 0;
+  if (config->loss_chunks > 1 && needs_scores) {
     parameters.refuse_value("loss_chunks", "1 where eval_every or keep_outputs is given",
                             config->loss_chunks);
+  }
+  if (setup.liger != LigerParts::All) return;
+  if (config->loss_chunks > 1) {
+    parameters.refuse_value("loss_chunks", "1 where liger=all", config->loss_chunks);
+  }
+  if (needs_scores) {
+    parameters.refuse_text("liger", "none or blocks where eval_every or keep_outputs is given",
+                           "all");
   }
 }
 
@@ -286,6 +295,7 @@ void read_lora(Parameters& parameters, TrainConfig* config) {
     config->lora.targets = static_cast<LoraTargets>(
         parameters.choice("lora_targets", {"qv", "attention", "mlp", "all"}));
   }
+  config->lora.trains_tables = parameters.choice("lora_trains", {"adapters", "embeddings"}) == 1;
   config->lora.bits = static_cast<WeightBits>(parameters.choice("quantize", {"none", "nf4"}));
   if (config->lora.bits != WeightBits::Whole && config->setup.wide_bytes != 2) {
     parameters.refuse_text("quantize", "none, or precision=bf16 or bf16_weights_autocast", "nf4");
@@ -335,6 +345,7 @@ TrainConfig read_train_config(Parameters& parameters) {
   read_checkpoint(parameters, &config);
   read_lora(parameters, &config);
   read_products(parameters, &config);
+  read_liger(parameters, &config);
   read_vision(parameters, &config);
   read_data_parallel(parameters, &config);
   read_optimizer(parameters, &config);

@@ -95,6 +95,9 @@ void check_data_parallel(Parameters& parameters, const TrainConfig& config, std:
     parameters.refuse_value("lora", "0 where fsdp=1: one flat parameter is trained or frozen",
                             config.lora.rank);
   }
+  if (config.lora.trains_tables && zero + fsdp > 0) {
+    parameters.refuse_text("lora_trains", "adapters where zero or fsdp is given", "embeddings");
+  }
   if (config.lora.bits != WeightBits::Whole && zero + fsdp > 0) {
     parameters.refuse_text("quantize", "none where zero or fsdp is given", "nf4");
   }

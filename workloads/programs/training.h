@@ -73,6 +73,7 @@ class Training {
   void backward();
   void end_backward();
   void optimize();
+  void step(const std::vector<OptimizedTensor>& tensors);
   void after_step();
   void release_gradients();
   void begin_evaluation();

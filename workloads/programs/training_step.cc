@@ -56,22 +56,33 @@ void Training::optimize() {
   } else {
     const std::vector<OptimizedTensor> tensors = optimized();
     if (replicas_) replicas_->begin_step();
-    if (sharded_) sharded_->begin_step();
     if (config_.scales_loss) scaler_.unscale(tape());
     if (config_.clips) {
       const bool is_whole = replicas_ && replicas_->shares_states();
       optimizer_.clip(is_whole ? sizes_of(model_->trained_parameters()) : tensors);
     }
-    if (config_.offload == Offload::None) optimizer_.step(tensors);
+    if (config_.offload == Offload::None) step(tensors);
     if (config_.scales_loss) scaler_.update();
     if (replicas_) replicas_->end_step();
-    if (sharded_) sharded_->end_step();
     if (config_.zero_grad == ZeroGrad::AfterStep) release_gradients();
   }
   step_losses_.clear();
   pass_index_ = 0;
   ++step_;
   after_step();
+}
+
+void Training::step(const std::vector<OptimizedTensor>& tensors) {
+  if (!sharded_ || !sharded_->steps_in_groups()) {
+    optimizer_.step(tensors);
+    return;
+  }
+  optimizer_.make_states(tensors);
+  for (const OptimizedTensor& group : tensors) {
+    sharded_->begin_group(group);
+    optimizer_.step({group});
+    sharded_->end_group();
+  }
 }
 
 void Training::after_step() {

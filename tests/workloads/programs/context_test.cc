@@ -1,7 +1,6 @@
 // Goal: ranks that share every sequence (train's cp) ask for what PyTorch's context_parallel() asks
 // for, keep their part of the activations, and refuse what it cannot do. Method: fingerprints of
 // recordings, and counts of sizes that are worked out by hand.
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "tests/catch.h"
 #include "tests/support/trace_files.h"
 #include "tests/workloads/kind_peak.h"
+#include "tests/workloads/sizes.h"
 #include "workloads/open_workload.h"
 #include "workloads/trace/summary.h"
 
@@ -20,20 +20,6 @@ namespace {
 const std::string kLlama =
     "train:llama-3-8b,layers=3,hidden=384,heads=6,kv_heads=2,ffn=1000,vocabulary=1000,batch=4,"
     "seq=768,steps=1,precision=bf16,kv_cache=none,";
-
-std::uint64_t count_of(const std::vector<std::uint64_t>& sizes, std::uint64_t size_bytes) {
-  return static_cast<std::uint64_t>(std::count(sizes.begin(), sizes.end(), size_bytes));
-}
-
-// Sizes in order, folded as trace_hash.h folds words.
-std::uint64_t fingerprint(const std::vector<std::uint64_t>& sizes) {
-  std::uint64_t value = 0xCBF29CE484222325u;
-  for (const std::uint64_t size_bytes : sizes) {
-    value = (value ^ size_bytes) * 0x9E3779B97F4A7C15u;
-    value ^= value >> 32;
-  }
-  return value;
-}
 
 }  // namespace
 

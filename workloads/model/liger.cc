@@ -1,0 +1,109 @@
+// See liger.h.
+#include "workloads/model/liger.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "base/divided_up.h"
+
+namespace allocmark {
+namespace {
+
+constexpr std::uint64_t kLigerSums = 132;  // an H100's: each sums the weight's gradient on its own
+
+// sizes: elements and bytes of the weight.
+void liger_norm_backward(Tape& tape, Node& node, Backprop& b) {
+  const bool is_trained = node.edges[1] != kNoEdge;
+  const Tensor sums = tape.gradient(kLigerSums * node.sizes[0] * 4);
+  b.out[0] = b.gradient;
+  Tensor sum = tape.gradient(node.sizes[0] * 4);
+  Tensor narrow = node.sizes[1] == node.sizes[0] * 4 ? sum : tape.gradient(node.sizes[1]);
+  if (is_trained) b.out[1].tensor = std::move(narrow);
+}
+
+// The saved gate and up are overwritten.
+void liger_swiglu_backward(Tape&, Node& node, Backprop& b) {
+  b.out[0].tensor = node.saved[0];
+  b.out[1].tensor = node.saved[1];
+}
+
+void liger_rotated_backward(Tape& tape, Node& node, Backprop& b) {
+  if (b.gradient.layout == GradLayout::Tokens) {
+    b.out[0] = b.gradient;
+    return;
+  }
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+}
+
+// The gradients that the forward made. The check whether the loss is the last operation compares
+// with a one that comes from the host.
+void liger_loss_backward(Tape& tape, Node& node, Backprop& b) {
+  {
+    const Tensor one = tape.gradient(4);
+    const Tensor is_equal = tape.gradient(1);
+    const Tensor all_equal = tape.gradient(1);
+  }
+  b.out[0] = {.tensor = node.saved[0], .is_view = true};
+  if (node.edges[1] != kNoEdge) b.out[1].tensor = node.saved[1];
+}
+
+}  // namespace
+
+Var liger_rms_norm(Tape& tape, Var input, std::uint64_t rows, std::size_t weight) {
+  const Var scale = tape.parameter(weight);
+  Node* node = tape.record(liger_norm_backward, {&input, &scale});
+  if (node != nullptr) {
+    node->sizes[0] = scale.count;
+    node->sizes[1] = scale.size_bytes();
+  }
+  Var out = tape.make(input.count, input.width);
+  const Var deviations = tape.make(rows, 4);
+  tape.save(node, 0, input.tensor);
+  tape.save_parameter(node);
+  tape.save(node, 1, deviations.tensor);
+  tape.attach(node, &out);
+  return out;
+}
+
+Var liger_swiglu(Tape& tape, Var gate, Var up) {
+  Node* node = tape.record(liger_swiglu_backward, {&gate, &up});
+  Var out = tape.make(gate.count, gate.width);
+  tape.save(node, 0, gate.tensor);
+  tape.save(node, 1, up.tensor);
+  tape.attach(node, &out);
+  return out;
+}
+
+Var liger_rotated(Tape& tape, Var input) {
+  Node* node = tape.record(liger_rotated_backward, {&input});
+  if (node != nullptr) node->sizes[0] = input.size_bytes();
+  tape.attach(node, &input);
+  return input;
+}
+
+Var liger_loss(Tape& tape, Var input, std::size_t head, const LigerLossSizes& sizes) {
+  const Var weight = tape.parameter(head);
+  Node* node = tape.record(liger_loss_backward, {&input, &weight});
+  const std::uint64_t parts = divided_up(sizes.words, sizes.hidden);
+  const std::uint64_t chunk_rows =
+      std::min(sizes.rows, std::bit_ceil(divided_up(sizes.rows, parts)));
+  const Var of_input = tape.make(input.count, input.width);
+  Var of_weight;
+  if (weight.edge != kNoEdge) of_weight = tape.make(weight.count, weight.width);
+  const Var losses = tape.make(sizes.rows, 4);
+  const Var is_counted = tape.make(sizes.rows, 1);
+  {
+    const Var count = tape.make(1, 8);
+    const Var numbers = tape.make(sizes.rows, 8);  // a sum of booleans
+  }
+  const Var scores = tape.make(chunk_rows * sizes.words, input.width);
+  tape.use_cublas(false);
+  Var loss = tape.make(1, 4);
+  tape.save(node, 0, of_input.tensor);
+  tape.save(node, 1, of_weight.tensor);
+  tape.attach(node, &loss);
+  return loss;
+}
+
+}  // namespace allocmark
