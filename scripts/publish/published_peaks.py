@@ -1,19 +1,24 @@
 #!/usr/bin/env python3
 """Holds `allocmark estimate` to peaks of training jobs that others published.
 
-usage: published_peaks.py predict ALLOCMARK FOLDER [--jobs N]     rows.csv -> predictions.csv
-       published_peaks.py compare FOLDER                          both -> README.md, its tables
+usage: published_peaks.py record PYTHON SIMCUDA FOLDER RECORDINGS [--jobs N]               programs of rows.csv -> recordings
+       published_peaks.py predict ALLOCMARK FOLDER [--recordings RECORDINGS] [--jobs N]    rows.csv -> predictions.csv
+       published_peaks.py compare FOLDER                                                   both -> README.md, its tables
 
-Predictions do not read what was measured: `predict` is given every column of rows.csv but `measured` and `beside`.
+A row with a program (peaks/) is recorded without a GPU and predicted from the recording; one with a workload alone is predicted from
+that description. Predictions do not read what was measured: `record` and `predict` are given every column of rows.csv but `measured`
+and `beside`. PYTHON has PyTorch and what the programs import; SIMCUDA is the folder of its libcudart.so.13.
 """
 
 import argparse
 import csv
 import json
 import re
+import shlex
 import statistics
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,7 +26,11 @@ from text import table
 
 UNITS = {"MiB": 1 << 20, "GiB": 1 << 30, "GB": 10**9}
 HIDDEN = ("measured", "beside")
-FIELDS = ("set", "row", "live_bytes", "reserved_bytes", "outside_bytes", "predicted_bytes", "low_bytes", "high_bytes", "fit", "failure")
+PROGRAMS = Path(__file__).resolve().parent / "peaks"
+RECORDER = Path(__file__).resolve().parents[1] / "record" / "record_without_gpu.py"
+FIELDS = ("set", "row", "source", "live_bytes", "reserved_bytes", "outside_bytes", "predicted_bytes", "low_bytes", "high_bytes", "fit", "failure")
+OTHERS = {"accelerate": "accelerate", "deepspeed": "DeepSpeed"}
+CONSTANT_FROM, CONSTANT_FOR = "K", "CK"  # the set that the constant is fitted to, and those of the same laboratory
 SETS = {
     "A": "PEFT, Llama-3.2-3B",
     "A-image": "PEFT, FLUX.2 klein",
@@ -31,6 +40,7 @@ SETS = {
     "I": "NeMo Automodel",
     "J": "mbridge",
     "K": "GPUMemNet, test table",
+    "L": "CARMA, its own runs",
 }
 
 
@@ -46,8 +56,41 @@ def predicted_bytes(kind, estimate, setting):
     return setting["reserved_bytes"] if kind == "reserved" else estimate["live_bytes"]
 
 
-def predict_row(program, row):
-    words = [program, "estimate", row["workload"], "-d", row["device"], "--pytorch", row["pytorch"], "-c", "unset", "--format", "json"]
+def visible(row):
+    return {key: value for key, value in row.items() if key not in HIDDEN}
+
+
+def recording_name(row):
+    """Rows with the same program and card share a recording."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "_", f"{row['device']}-{row['program']}").removeprefix("sim_") + ".ops.csv.gz"
+
+
+def record(python, simcuda, folder, recordings, jobs):
+    """One call of the recorder for each card; what is there already stays."""
+    recordings.mkdir(parents=True, exist_ok=True)
+    by_card = {}
+    for row in map(visible, read_rows(folder / "rows.csv")):
+        path = recordings / recording_name(row)
+        if row["program"] and not path.exists():
+            card = re.sub(r"^sim:(a100|h100|h200|l40s).*$", r"\1", row["device"])
+            script, *words = shlex.split(row["program"])
+            by_card.setdefault(card, {})[path] = shlex.join([str(path), str(PROGRAMS / script), *words])
+    failed = False
+    for card, lines in by_card.items():
+        with tempfile.NamedTemporaryFile("w", suffix=".list") as listed:
+            listed.write("".join(f"{line}\n" for line in lines.values()))
+            listed.flush()
+            words = [python, RECORDER, "--simcuda", simcuda, "--card", card, "--jobs", str(jobs), "--list", listed.name]
+            failed |= subprocess.run(list(map(str, words))).returncode != 0
+    if failed:
+        raise SystemExit("published_peaks.py: some programs were not recorded; what stands above says why")
+
+
+def predict_row(program, row, recordings=None):
+    subject = row["workload"]
+    if row["program"] and recordings and (recordings / recording_name(row)).exists():
+        subject = str(recordings / recording_name(row))
+    words = [program, "estimate", subject, "-d", row["device"], "--pytorch", row["pytorch"], "-c", "unset", "--format", "json"]
     run = subprocess.run(words, capture_output=True, text=True)
     if run.returncode != 0:
         return {"failure": " ".join(run.stderr.split())[:300]}
@@ -58,6 +101,7 @@ def predict_row(program, row):
     outside = estimate["outside"]
     found = predicted_bytes(row["kind"], estimate, setting) * int(row["ranks"])
     return {
+        "source": "program" if subject != row["workload"] else "description",
         "live_bytes": estimate["live_bytes"],
         "reserved_bytes": setting["reserved_bytes"],
         "outside_bytes": outside["context_bytes"] + outside["modules_bytes"],
@@ -69,11 +113,11 @@ def predict_row(program, row):
     }
 
 
-def predict(program, folder, jobs):
-    rows = [{key: value for key, value in row.items() if key not in HIDDEN} for row in read_rows(folder / "rows.csv")]
-    asked = [row for row in rows if row["workload"]]
+def predict(program, folder, jobs, recordings=None):
+    rows = [visible(row) for row in read_rows(folder / "rows.csv")]
+    asked = [row for row in rows if row["workload"] or (row["program"] and recordings and (recordings / recording_name(row)).exists())]
     with ThreadPoolExecutor(jobs) as pool:
-        found = list(pool.map(lambda row: predict_row(program, row), asked))
+        found = list(pool.map(lambda row: predict_row(program, row, recordings), asked))
     with open(folder / "predictions.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, restval="", lineterminator="\n")
         writer.writeheader()
@@ -86,15 +130,17 @@ def predict(program, folder, jobs):
 
 
 class Row:
-    """A published row beside its prediction, all in bytes."""
+    """A published row beside its prediction, all in bytes. `others`: what other estimators say of its model, by their names."""
 
-    def __init__(self, row, prediction):
+    def __init__(self, row, prediction, others=None):
         unit = UNITS[row["unit"]]
         self.set, self.name, self.kind, self.status = row["set"], row["row"], row["kind"], row["status"]
         self.gap = row["not_generated"]
         self.measured = float(row["measured"]) * unit
         self.beside = float(row["beside"]) * unit if row["beside"] else None
         self.beside_name = row["beside_name"]
+        self.others = others or {}
+        self.source = prediction["source"] if prediction else ""
         self.failure = prediction["failure"] if prediction else ""
         self.fit = prediction["fit"] if prediction else ""
         self.predicted = int(prediction["predicted_bytes"]) if prediction and prediction["predicted_bytes"] else None
@@ -106,9 +152,16 @@ class Row:
         return self.predicted / self.measured - 1
 
 
-def join(rows, predictions):
+def model_of(program):
+    """A row's model, as peaks/estimators.py names it."""
+    script, *words = program.split()
+    return script if script in ("peft_steps.py", "flux_steps.py") else f"{script} {words[0]}"
+
+
+def join(rows, predictions, estimators=()):
     by_name = {(one["set"], one["row"]): one for one in predictions}
-    return [Row(row, by_name.get((row["set"], row["row"]))) for row in rows]
+    by_model = {one["model"]: {name: float(one[f"{name}_bytes"]) for name in OTHERS if one[f"{name}_bytes"]} for one in estimators}
+    return [Row(row, by_name.get((row["set"], row["row"])), by_model.get(model_of(row["program"])) if row["program"] else None) for row in rows]
 
 
 def held(rows):
@@ -143,17 +196,53 @@ def by_set(rows):
     return table(["set", "rows:", "held:", "median error:", "median size of it:", "mean size:", "within 5 %:"], lines)
 
 
+def constant_of(rows):
+    """What the laboratory's driver and libraries hold beyond ours, from one of its sets: the other is then predicted with it."""
+    own = [row for row in held(rows) if row.set == CONSTANT_FROM]
+    return fitted_constant(own, lambda row: row.predicted) if own else 0
+
+
+def adjusted(row, constant):
+    return row.predicted + (constant if row.set in CONSTANT_FOR else 0)
+
+
 def with_constant(rows):
-    """Set C, whose card, driver and release nobody states: as predicted, and with one constant fitted; FakeTensor's likewise."""
+    """Set C, whose card, driver and release nobody states: as predicted, with set K's constant, and with its own; FakeTensor's likewise."""
     own = [row for row in held(rows) if row.set == "C" and row.beside is not None]
     lines = []
     for name, value_of in (("allocmark", lambda row: row.predicted), ("FakeTensor", lambda row: row.beside)):
-        more = fitted_constant(own, value_of)
-        plain = absolute([value_of(row) / row.measured - 1 for row in own])
-        fitted = absolute([(value_of(row) + more) / row.measured - 1 for row in own])
-        lines.append([f"{name}, no constant", "0", *plain])
-        lines.append([f"{name}, one constant fitted", f"{more / (1 << 20):+.0f}", *fitted])
+        constants = [("no constant", 0), ("its own, fitted", fitted_constant(own, value_of))]
+        if name == "allocmark":
+            constants.insert(1, (f"set {CONSTANT_FROM}'s", constant_of(rows)))
+        for which, more in constants:
+            made = absolute([(value_of(row) + more) / row.measured - 1 for row in own])
+            lines.append([f"{name}, {which}", f"{more / (1 << 20):+.0f}" if more else "0", *made])
     return table(["prediction", "constant, MiB:", "median size:", "mean size:", "within 5 %:"], lines)
+
+
+def by_source(rows):
+    """Rows whose set-up is stated or guessed alike; what the card's laboratory holds besides counts as its other set says."""
+    more = constant_of(rows)
+    lines = []
+    for source, title in (("description", "a description"), ("program", "the program, run without a GPU")):
+        own = [row for row in held(rows) if row.source == source]
+        if own:
+            plain = absolute([row.error for row in own])
+            lines.append([title, len(own), *plain, *absolute([adjusted(row, more) / row.measured - 1 for row in own])])
+    names = ["median size:", "mean size:", "within 5 %:"]
+    return table(["predicted from", "rows:", *names, *(f"with the constant, {name}" for name in names)], lines)
+
+
+def beside_others(rows):
+    """Each estimator on the rows that it says something of, ours on the same."""
+    lines = []
+    for name, title in OTHERS.items():
+        for which in [*SETS, "all"]:
+            own = [row for row in held(rows) if name in row.others and which in (row.set, "all")]
+            if own:
+                theirs = absolute([row.others[name] / row.measured - 1 for row in own])
+                lines.append([title, "**all**" if which == "all" else which, len(own), theirs[0], theirs[2], *absolute([row.error for row in own])[::2]])
+    return table(["estimator", "set", "rows:", "median size of its error:", "within 5 %:", "allocmark's:", "within 5 %:"], lines)
 
 
 def fits(rows):
@@ -188,18 +277,17 @@ def reason_of(row, reasons):
 
 
 def misses(rows, reasons):
-    """Rows beyond 5 %. Those of set C count with the set's constant, as it explains the others."""
-    own = [row for row in held(rows) if row.set == "C"]
-    more = fitted_constant(own, lambda row: row.predicted) if own else 0
+    """Rows beyond 5 %, with the constant where it applies."""
+    more = constant_of(rows)
     lines, explained = [], 0
     for row in held(rows):
-        fitted = (row.predicted + more) / row.measured - 1 if row.set == "C" else row.error
+        fitted = adjusted(row, more) / row.measured - 1
         if abs(row.error) > 0.05 and abs(fitted) <= 0.05:
             explained += 1
         if abs(fitted) > 0.05:
             sizes = [f"{row.measured / 1e9:.2f}", f"{row.predicted / 1e9:.2f}"]
             lines.append([row.set, row.name, *sizes, percent(row.error), percent(fitted), reason_of(row, reasons)])
-    text = f"{explained} more rows of set C are within 5 % with the constant above.\n\n"
+    text = f"{explained} more rows are within 5 % with the constant above.\n\n"
     return text + table(["set", "row", "measured, GB:", "predicted, GB:", "error:", "with the constant:", "why"], lines)
 
 
@@ -213,8 +301,12 @@ def not_held(rows):
 
 
 def every_row(rows):
-    lines = [[row.set, row.name, f"{row.measured / 1e9:.2f}", f"{row.predicted / 1e9:.2f}", percent(row.error)] for row in held(rows)]
-    return table(["set", "row", "measured, GB:", "predicted, GB:", "error:"], lines)
+    def others(row):
+        return [f"{row.others[name] / 1e9:.2f}" if name in row.others else "" for name in OTHERS]
+
+    lines = [[row.set, row.name, row.source, f"{row.measured / 1e9:.2f}", f"{row.predicted / 1e9:.2f}", percent(row.error), *others(row)]
+             for row in held(rows)]
+    return table(["set", "row", "from", "measured, GB:", "predicted, GB:", "error:", *(f"{name}:" for name in OTHERS.values())], lines)
 
 
 def fill(text, name, made):
@@ -227,12 +319,14 @@ def fill(text, name, made):
 
 
 def page(folder):
-    rows = join(read_rows(folder / "rows.csv"), read_rows(folder / "predictions.csv"))
+    rows = join(read_rows(folder / "rows.csv"), read_rows(folder / "predictions.csv"), read_rows(folder / "estimators.csv"))
     reasons = read_rows(folder / "reasons.csv")
     text = (folder / "README.md").read_text()
     parts = {
         "sets": by_set(rows),
         "constant": with_constant(rows),
+        "sources": by_source(rows),
+        "others": beside_others(rows),
         "fits": fits(rows),
         "interval": covered(rows),
         "misses": misses(rows, reasons),
@@ -251,11 +345,20 @@ def main():
     one.add_argument("program")
     one.add_argument("folder", type=Path)
     one.add_argument("--jobs", type=int, default=2)
+    one.add_argument("--recordings", type=Path, help="folder of `record`")
+    three = commands.add_parser("record")
+    three.add_argument("python")
+    three.add_argument("simcuda")
+    three.add_argument("folder", type=Path)
+    three.add_argument("recordings", type=Path)
+    three.add_argument("--jobs", type=int, default=2)
     two = commands.add_parser("compare")
     two.add_argument("folder", type=Path)
     asked = parser.parse_args()
-    if asked.command == "predict":
-        predict(asked.program, asked.folder, asked.jobs)
+    if asked.command == "record":
+        record(asked.python, asked.simcuda, asked.folder, asked.recordings, asked.jobs)
+    elif asked.command == "predict":
+        predict(asked.program, asked.folder, asked.jobs, asked.recordings)
     else:
         (asked.folder / "README.md").write_text(page(asked.folder))
 

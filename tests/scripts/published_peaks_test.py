@@ -17,11 +17,27 @@ FOLDER = ROOT / "results/published/2026-11-26-published-peaks"
 MIB = 1 << 20
 
 
-def row(name, measured_mib, predicted_mib, *, beside="", status="measured", low="", high="", fit="fits", which="C"):
+def row(name, measured_mib, predicted_mib, *, beside="", status="measured", low="", high="", fit="fits", which="C", source="description", others=None):
     rows = {"set": which, "row": name, "measured": str(measured_mib), "unit": "MiB", "kind": "shown", "status": status}
     rows |= {"not_generated": "", "beside": str(beside), "beside_name": "FakeTensor" if beside else ""}
-    found = {"failure": "", "fit": fit, "predicted_bytes": str(predicted_mib * MIB), "low_bytes": low, "high_bytes": high}
-    return published_peaks.Row(rows, found)
+    found = {"source": source, "failure": "", "fit": fit, "predicted_bytes": str(predicted_mib * MIB), "low_bytes": low, "high_bytes": high}
+    return published_peaks.Row(rows, found, others)
+
+
+FIELDS = {"set": "C", "row": "one", "measured": "77777", "unit": "MiB", "kind": "shown", "status": "measured", "ranks": "1", "device": "sim:a100-40",
+          "pytorch": "2.11", "workload": "", "program": "", "not_generated": "", "beside_name": "", "beside": "88888"}
+
+
+def write_rows(folder, *rows):
+    with open(folder / "rows.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, list(FIELDS))
+        writer.writeheader()
+        writer.writerows({**FIELDS, **each} for each in rows)
+
+
+def write_program(path, log):
+    path.write_text(f'#!/bin/sh\necho "$@" >> {log}\nfor last; do :; done\ncat "$last" >> {log}\nexit 2\n')
+    path.chmod(0o755)
 
 
 class PublishedPeaks(unittest.TestCase):
@@ -32,14 +48,8 @@ class PublishedPeaks(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             program = folder / "program"
-            program.write_text('#!/bin/sh\necho "$@" >> ' + str(folder / "asked") + "\nexit 2\n")
-            program.chmod(0o755)
-            fields = {"set": "C", "row": "one", "measured": "77777", "unit": "MiB", "kind": "shown", "status": "measured", "ranks": "1"}
-            fields |= {"device": "sim:h100", "pytorch": "2.11", "workload": "train:gpt2-124m", "not_generated": "", "beside_name": "", "beside": "88888"}
-            with open(folder / "rows.csv", "w", newline="") as file:
-                writer = csv.DictWriter(file, list(fields))
-                writer.writeheader()
-                writer.writerow(fields)
+            write_program(program, folder / "asked")
+            write_rows(folder, {"workload": "train:gpt2-124m", "device": "sim:h100"})
             with unittest.mock.patch.object(published_peaks, "predict_row", wraps=published_peaks.predict_row) as asked_for:
                 published_peaks.predict(str(program), folder, 1)
             self.assertEqual({"measured", "beside"} & set(asked_for.call_args.args[1]), set())
@@ -48,30 +58,77 @@ class PublishedPeaks(unittest.TestCase):
             self.assertNotIn("77777", asked + (folder / "predictions.csv").read_text())
             self.assertNotIn("88888", asked + (folder / "predictions.csv").read_text())
 
+    def test_rows_with_one_program_and_card_share_a_recording_and_no_measured_value_reaches_the_recorder(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write_program(folder / "python", folder / "asked")
+            program = {"program": "vision_steps.py resnet18 --batch 8"}
+            write_rows(folder, program, {**program, "row": "two"}, {**program, "row": "three", "device": "sim:l40s"}, {"workload": "train:gpt2-124m"})
+            with self.assertRaises(SystemExit):
+                published_peaks.record(folder / "python", "simcuda", folder, folder / "made", 1)
+            asked = (folder / "asked").read_text()
+            self.assertEqual(asked.count("vision_steps.py resnet18 --batch 8"), 2)
+            self.assertIn("--card a100 ", asked)
+            self.assertIn("--card l40s ", asked)
+            self.assertNotIn("77777", asked)
+            made = folder / "made" / published_peaks.recording_name({**FIELDS, **program})
+            made.write_text("")
+            (folder / "asked").write_text("")
+            with self.assertRaises(SystemExit):
+                published_peaks.record(folder / "python", "simcuda", folder, folder / "made", 1)
+            self.assertNotIn("--card a100 ", (folder / "asked").read_text())
+
+    def test_a_recording_is_estimated_where_there_is_one_and_else_the_description(self):
+        asked = []
+
+        def run(words, **_):
+            asked.append(words[2])
+            return unittest.mock.Mock(returncode=1, stderr="none")
+
+        both = {**FIELDS, "workload": "train:gpt2-124m", "program": "language_steps.py gpt2-large --batch 4"}
+        with tempfile.TemporaryDirectory() as name, unittest.mock.patch.object(published_peaks.subprocess, "run", run):
+            folder = Path(name)
+            published_peaks.predict_row("allocmark", both, folder)
+            (folder / published_peaks.recording_name(both)).write_text("")
+            published_peaks.predict_row("allocmark", both, folder)
+        self.assertEqual(asked[0], "train:gpt2-124m")
+        self.assertTrue(asked[1].endswith("a100-40-language_steps.py_gpt2-large_--batch_4.ops.csv.gz"), asked)
+
+    def test_sources_and_other_estimators_are_counted_apart(self):
+        rows = [row("a", 100, 90, which="A", source="program", others={"accelerate": 50 * MIB, "deepspeed": 300 * MIB}), row("b", 100, 104, which="A")]
+        made = published_peaks.by_source(rows)
+        self.assertIn("| a description | 1 | 4.0 % |", made)
+        self.assertIn("| the program, run without a GPU | 1 | 10.0 % |", made)
+        others = published_peaks.beside_others(rows)
+        self.assertIn("| accelerate | A | 1 | 50.0 % | 0 of 1 | 10.0 % | 0 of 1 |", others)
+        self.assertIn("| DeepSpeed | **all** | 1 | 200.0 % | 0 of 1 | 10.0 % | 0 of 1 |", others)
+
     def test_errors_are_of_the_measured_value_and_rows_that_ran_out_are_not_counted(self):
         rows = [row("a", 100, 90), row("b", 100, 104), row("c", 100, 130), row("d", 100, 500, status="ran_out")]
         self.assertEqual(published_peaks.absolute([one.error for one in published_peaks.held(rows)]), ["10.0 %", "14.7 %", "1 of 3"])
         self.assertIn("| C. GPUMemNet, timm | 4 | 3 | +4.0 % | 10.0 % | 14.7 % | 1 of 3 |", published_peaks.by_set(rows))
 
-    def test_the_constant_is_the_median_of_what_is_missing(self):
+    def test_the_constant_is_the_median_of_what_the_laboratory_s_other_set_is_missing(self):
         rows = [row("a", 1000, 900, beside=500), row("b", 2000, 1800, beside=1000), row("c", 3000, 2800, beside=1000)]
+        rows += [row("k", 1000, 700, which="K"), row("l", 1000, 900, which="L")]
         made = published_peaks.with_constant(rows)
-        self.assertIn("| allocmark, one constant fitted | +200 |", made)
-        self.assertIn("| FakeTensor, one constant fitted | +1000 |", made)
-        self.assertIn("| FakeTensor, no constant | 0 | 50.0 % |", made)
+        self.assertIn("| allocmark, no constant | 0 | 10.0 % |", made)
+        self.assertIn("| allocmark, set K's | +300 |", made)
+        self.assertIn("| allocmark, its own, fitted | +200 |", made)
+        self.assertIn("| FakeTensor, its own, fitted | +1000 |", made)
 
     def test_a_row_is_covered_where_it_lies_between_both_bounds(self):
         inside, outside = (row("a", 100, 90, low=str(80 * MIB), high=str(high * MIB)) for high in (110, 95))
         self.assertIn("| C | 2 | 1 (50 %) |", published_peaks.covered([inside, outside]))
 
     def test_a_miss_without_a_reason_is_open(self):
-        made = published_peaks.misses([row("vit", 100, 90, which="G"), row("other", 100, 120, which="K")], [{"set": "G", "row": "^vit", "reason": "known"}])
+        made = published_peaks.misses([row("vit", 100, 90, which="G"), row("other", 100, 120, which="L")], [{"set": "G", "row": "^vit", "reason": "known"}])
         self.assertIn("| -10.0 % | known |", made)
         self.assertIn("| +20.0 % | open |", made)
         self.assertNotIn("near", published_peaks.misses([row("near", 100, 104, which="G")], []))
 
     def test_a_row_that_the_constant_explains_is_counted_and_not_listed(self):
-        rows = [row("a", 1000, 900), row("b", 3000, 2900), row("c", 4000, 3900), row("d", 500, 300)]
+        rows = [row("a", 1000, 900), row("k", 4000, 3900, which="K"), row("d", 500, 300)]
         made = published_peaks.misses(rows, [])
         self.assertIn("1 more rows", made)
         self.assertIn("| C | d |", made)
