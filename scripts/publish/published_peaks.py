@@ -30,7 +30,7 @@ PROGRAMS = Path(__file__).resolve().parent / "peaks"
 RECORDER = Path(__file__).resolve().parents[1] / "record" / "record_without_gpu.py"
 FIELDS = ("set", "row", "source", "live_bytes", "reserved_bytes", "outside_bytes", "predicted_bytes", "low_bytes", "high_bytes", "fit", "failure")
 OTHERS = {"accelerate": "accelerate", "deepspeed": "DeepSpeed"}
-CONSTANT_FROM, CONSTANT_FOR = "K", "CK"  # the set that the constant is fitted to, and those of the same laboratory
+CONSTANT_FROM, CONSTANT_FOR = "C", "CK"  # the set that the constant is fitted to, and those of the same laboratory
 SETS = {
     "A": "PEFT, Llama-3.2-3B",
     "A-image": "PEFT, FLUX.2 klein",
@@ -197,7 +197,7 @@ def by_set(rows):
 
 
 def constant_of(rows):
-    """What the laboratory's driver and libraries hold beyond ours, from one of its sets: the other is then predicted with it."""
+    """What a laboratory's driver and libraries hold beyond ours, from one of its sets: the other is then predicted with it."""
     own = [row for row in held(rows) if row.set == CONSTANT_FROM]
     return fitted_constant(own, lambda row: row.predicted) if own else 0
 
@@ -207,16 +207,21 @@ def adjusted(row, constant):
 
 
 def with_constant(rows):
-    """Set C, whose card, driver and release nobody states: as predicted, with set K's constant, and with its own; FakeTensor's likewise."""
-    own = [row for row in held(rows) if row.set == "C" and row.beside is not None]
-    lines = []
-    for name, value_of in (("allocmark", lambda row: row.predicted), ("FakeTensor", lambda row: row.beside)):
-        constants = [("no constant", 0), ("its own, fitted", fitted_constant(own, value_of))]
-        if name == "allocmark":
-            constants.insert(1, (f"set {CONSTANT_FROM}'s", constant_of(rows)))
-        for which, more in constants:
-            made = absolute([(value_of(row) + more) / row.measured - 1 for row in own])
-            lines.append([f"{name}, {which}", f"{more / (1 << 20):+.0f}" if more else "0", *made])
+    """Sets of one laboratory, whose driver and release nobody states: as predicted, and with one constant; FakeTensor with its own."""
+    more, lines = constant_of(rows), []
+
+    def add(title, own, value_of, constant):
+        made = absolute([(value_of(row) + constant) / row.measured - 1 for row in own])
+        lines.append([title, f"{constant / (1 << 20):+.0f}" if constant else "0", *made])
+
+    for name in CONSTANT_FOR:
+        own = [row for row in held(rows) if row.set == name]
+        for title, constant in (("no constant", 0), (f"fitted to set {CONSTANT_FROM}", more)):
+            if own:
+                add(f"allocmark, set {name}, {title}", own, lambda row: row.predicted, constant)
+    own = [row for row in held(rows) if row.set == CONSTANT_FROM and row.beside is not None]
+    for title, constant in (("no constant", 0), ("its own, fitted", fitted_constant(own, lambda row: row.beside))):
+        add(f"FakeTensor, set {CONSTANT_FROM}, {title}", own, lambda row: row.beside, constant)
     return table(["prediction", "constant, MiB:", "median size:", "mean size:", "within 5 %:"], lines)
 
 
@@ -295,7 +300,7 @@ def not_held(rows):
     counts = {}
     for row in rows:
         if row.predicted is None:
-            key = (row.set, row.gap or row.failure)
+            key = (row.set, row.gap or row.failure or "the program was not run")
             counts[key] = counts.get(key, 0) + 1
     return table(["set", "rows:", "what is missing"], [[name, count, gap] for (name, gap), count in counts.items()])
 

@@ -236,8 +236,18 @@ def record_script(command, path):
     library = replace_operators()
     if importlib.util.find_spec("transformers"):
         never_end_generations()
-    record_pytorch.main(["--out", path, *command])
+    record_whole(lambda: record_pytorch.main(["--out", path, *command]), path)
     del library
+
+
+def record_whole(record, path):
+    """A recording is written even if the script fails: it is a part of the job, and would pass for the whole."""
+    try:
+        record()
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
+        raise
 
 
 def record_forked(command, path):

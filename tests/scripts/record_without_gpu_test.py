@@ -74,6 +74,20 @@ class RecordWithoutGpu(unittest.TestCase):
                                      capture_output=True, text=True, check=True)
                 self.assertEqual(run.stdout.strip(), answer)
 
+    def test_a_part_of_a_job_is_not_left_where_its_script_failed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "one.ops.csv.gz")
+
+            def record():
+                path.write_text("a part")
+                raise RuntimeError("it failed")
+
+            with self.assertRaises(RuntimeError):
+                record_without_gpu.record_whole(record, str(path))
+            self.assertFalse(path.exists())
+            record_without_gpu.record_whole(lambda: path.write_text("whole"), str(path))
+            self.assertTrue(path.exists())
+
     def test_forked_recordings_are_waited_for_and_counted(self):
         rows = [["one.ops.csv.gz", "one.py"], ["two.ops.csv.gz", "two.py"], ["three.ops.csv.gz", "three.py"]]
 
