@@ -354,6 +354,8 @@ def run_all(arguments, preloaded, folder):
             preloaded["RECORD_CAPABILITY"] = "".join(map(str, CARDS[arguments.card][:2]))
             preloaded["RECORD_COPIES"] = "1"
             write_profile(arguments.simcuda, arguments.card, preloaded["SIMCUDA_PROFILE"])
+        if arguments.list:
+            preloaded["OMP_NUM_THREADS"] = "1"  # a fork has none of its parent's threads, and would wait for them
         what = ["--list", arguments.list, "--jobs", str(arguments.jobs)] if arguments.list else arguments.command
         run = subprocess.run([*head, arguments.out, *what], env=dict(os.environ, **preloaded))
         if run.returncode != 0:
