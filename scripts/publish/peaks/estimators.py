@@ -1,6 +1,6 @@
 """What accelerate's and DeepSpeed's estimators say of the models of published rows, as CSV: model, parameters, bytes.
 
-usage: estimators.py ROWS.csv > estimators.csv
+usage: estimators.py ROWS.csv estimators.csv
 
 accelerate: what `accelerate estimate-memory` prints for training with Adam, in fp32 or with bf16. DeepSpeed:
 estimate_zero2_model_states_mem_needs for one device and nothing on the host. Both know the model alone: neither batch, length,
@@ -8,7 +8,6 @@ adapters, nor checkpoints. Models are made on PyTorch's meta device, so this nee
 """
 import argparse
 import csv
-import sys
 from types import SimpleNamespace
 
 import torch
@@ -62,19 +61,21 @@ def deepspeed_bytes(count):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows")
+    parser.add_argument("out")
     asked = parser.parse_args()
     with open(asked.rows, newline="") as file:
         programs = [row["program"] for row in csv.DictReader(file) if row["program"]]
     models = {}
     for name, words in map(model_of, programs):
         models.setdefault(name, words)
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["model", "parameters", "accelerate_bytes", "deepspeed_bytes"])
-    for name, words in models.items():
-        with torch.device("meta"):
-            model, width = MAKERS[name.split()[0]](words)
-        count = sum(parameter.numel() for parameter in model.parameters())
-        writer.writerow([name, count, accelerate_bytes(model, width), deepspeed_bytes(count)])
+    with open(asked.out, "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["model", "parameters", "accelerate_bytes", "deepspeed_bytes"])
+        for name, words in models.items():
+            with torch.device("meta"):
+                model, width = MAKERS[name.split()[0]](words)
+            count = sum(parameter.numel() for parameter in model.parameters())
+            writer.writerow([name, count, accelerate_bytes(model, width), deepspeed_bytes(count)])
 
 
 if __name__ == "__main__":
