@@ -1,5 +1,5 @@
-// Goal: load, colocate and pause do in each phase what they say. Method: traces small enough to be
-// written down, and live bytes by kind at the marks of the phases.
+// Goal: load, sleep, colocate and pause do in each phase what they say. Method: traces small enough
+// to be written down, and live bytes by kind at the marks of the phases.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -17,7 +17,8 @@ using namespace allocmark;
 
 namespace {
 
-// One character per event: + alloc, - free, s sync, t trim, m mark; sizes behind + and -.
+// One character per event: + alloc, - free, s sync, t trim, m mark, [ a pool is made, ( and ) begun
+// and ended, ! released, < and > a capture; sizes or pools behind.
 std::string course_of(const std::string& workload) {
   std::string course;
   std::map<std::uint64_t, std::uint64_t> sizes;
@@ -26,7 +27,14 @@ std::string course_of(const std::string& workload) {
     if (event.kind == EventKind::Alloc) course += "+" + std::to_string(event.size_bytes);
     if (event.kind == EventKind::Free) course += "-" + std::to_string(sizes[event.id]);
     if (event.kind == EventKind::Sync) course += "s";
-    if (event.kind == EventKind::Trim) course += "t";
+    if (event.kind == EventKind::Trim)
+      course += event.id == 0 ? "t" : "t" + std::to_string(event.id);
+    if (event.kind == EventKind::PoolCreate) course += "[" + std::to_string(event.id);
+    if (event.kind == EventKind::PoolBegin) course += "(" + std::to_string(event.id);
+    if (event.kind == EventKind::PoolEnd) course += ")";
+    if (event.kind == EventKind::CaptureBegin) course += "<";
+    if (event.kind == EventKind::CaptureEnd) course += ">";
+    if (event.kind == EventKind::PoolRelease) course += "!";
     if (event.kind == EventKind::Mark) course += "m";
   }
   return course;
@@ -66,6 +74,32 @@ TEST_CASE("load converts each weight through copies, then makes the pool") {
   CHECK(course_of("load:layers=2,copies=0,convert=while,empty_cache=0,first_bytes=53,"
                   "second_bytes=27,other_bytes=0") ==
         "m+53+27+53-53+27-27+53+27+53-53+27-27smm-53-53-27-27");
+}
+
+TEST_CASE("a server's memory goes with its pools when it sleeps, and comes back into new ones") {
+  const std::string tiny =
+      "sleep:layers=1,hidden=1,ffn=1,vocabulary=5,batch=1,context=50,workspace_bytes=0,";
+  const std::string
+      decode =  // x, normed, qkv, mixed, out and so on: one or more elements of 2 bytes
+      "+2+2+6+2+2+2-2-2+2-2+4+2+2+2-2-2+2-2-2-4-2-6-2+10+20-10+20-20-2-20";
+  CHECK(course_of(tiny + "cycles=1") ==
+        "m[1(1+20+10-20)!"                // the embedding, through fp32
+        "(1+12+6-12+4+2-4+8+4-8+4+2-4)!"  // the layer
+        "[2(2+200)!m" +
+            decode +                    // the cache
+            "s-10-6-2-4-2-200!t1!t2tm"  // asleep
+            "m[3(3+10)!(3+6+2+4+2)![4(4+200)!m" +
+            decode +  // as they were
+            "m-10-6-2-4-2-200!t3!t4");
+  CHECK(course_of(tiny + "cycles=0,pools=none,load_factor=1") ==
+        "m+10+6+2+4+2+200m" + decode + "m-10-6-2-4-2-200");
+  const std::string captured = course_of(tiny + "cycles=0,pools=none,graphs=1");
+  CHECK(captured.find("st(1<+2") != std::string::npos);
+  CHECK(captured.find("-20-2>)m") != std::string::npos);
+  CHECK(captured.ends_with("-200-20!"));
+  const std::string beside = tiny + "cycles=1,pools=none,other_bytes=3MiB,other_block_bytes=2MiB";
+  CHECK(course_of(beside).find("tm+2097152+1048576-2097152-1048576tm") != std::string::npos);
+  CHECK(course_of(beside + ",other=kept").find("tm+2097152+1048576m") != std::string::npos);
 }
 
 TEST_CASE("pause waits, gives back and leaves blocks behind") {
@@ -123,6 +157,9 @@ TEST_CASE("impossible phases are refused with key, value and rule") {
   CHECK(
       mentions(refusal_of("load:layers=9,pool_bytes=8"), "at least a byte per layer, layers = 9"));
   CHECK(mentions(refusal_of("load:llama-3-8b"), "load has no variants"));
+  CHECK(mentions(refusal_of("sleep:layers=0"), "from 1 to 1024"));
+  CHECK(mentions(refusal_of("sleep:pools=two"), "each, none"));
+  CHECK(mentions(refusal_of("sleep:other=kept"), "unknown key 'other'"));
   CHECK(mentions(refusal_of("pause:size_min=1KiB"), "unknown key 'size_min'"));
   CHECK(mentions(refusal_of("pause:leftovers=1,size_min=2KiB,size_max=1KiB"), "at least size_min"));
   CHECK(mentions(refusal_of("colocate:bert-base"), "a model that generates"));
