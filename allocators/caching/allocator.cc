@@ -156,6 +156,7 @@ std::uint64_t CachingAllocator::hand_out(Block* block, const Request& request) {
   counters.allocated_bytes.increase(kind, signed_bytes(block->size_bytes));
   counters.active.increase(kind, 1);
   counters.active_bytes.increase(kind, signed_bytes(block->size_bytes));
+  heap_.count_used(*request.home->pool, block->size_bytes);
   counters.requested_bytes.increase(kind, signed_bytes(request.requested_bytes));
   if (block->size_bytes >= settings_.max_split_size_bytes)
     counters.oversize_allocations.increase(1);

@@ -58,6 +58,7 @@ void Heap::count_reserved(const Pool& pool, std::uint64_t bytes) {
   counters.reserved_bytes.increase(pool.kind, signed_bytes(bytes));
   if (pool.owner == nullptr) return;
   pool.owner->reserved_bytes += bytes;
+  private_reserved_bytes += bytes;
   if (settings_.rules->counts_private_pools)
     counters.reserved_bytes_by_private_pool[pool.owner->id].increase(pool.kind,
                                                                      signed_bytes(bytes));
@@ -68,6 +69,7 @@ void Heap::count_given_back(const Pool& pool, std::uint64_t bytes) {
   counters.reserved_bytes.decrease(pool.kind, signed_bytes(bytes));
   if (pool.owner == nullptr) return;
   pool.owner->reserved_bytes -= bytes;
+  private_reserved_bytes -= bytes;
   if (settings_.rules->counts_private_pools)
     counters.reserved_bytes_by_private_pool[pool.owner->id].decrease(pool.kind,
                                                                      signed_bytes(bytes));
@@ -190,6 +192,10 @@ void Heap::free_block(Block* block) {
   }
   counters.active.decrease(kind, 1);
   counters.active_bytes.decrease(kind, signed_bytes(own_bytes));
+  if (PrivatePool* const owner = block->home->pool->owner; owner != nullptr) [[unlikely]] {
+    owner->active_bytes -= own_bytes;
+    private_active_bytes -= own_bytes;
+  }
   counters.requested_bytes.decrease(kind, signed_bytes(block->requested_bytes));
 }
 
@@ -226,6 +232,7 @@ void Heap::give_back_all(const std::vector<Block*>& waiting) {
   small_ = Pool(PoolKind::Small);
   large_ = Pool(PoolKind::Large);
   private_pools.clear();
+  private_reserved_bytes = private_active_bytes = 0;
   allocated = PointerMap();
   expandable_segments_.clear();
 }

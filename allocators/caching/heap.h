@@ -85,6 +85,16 @@ class Heap {
       action(pool.large);
     }
   }
+  // What they have together, as PrivatePool has it.
+  std::uint64_t private_reserved_bytes = 0;
+  std::uint64_t private_active_bytes = 0;
+  // A block of that pool came into use.
+  void count_used(const Pool& pool, std::uint64_t bytes) {
+    if (pool.owner == nullptr) [[likely]]
+      return;
+    pool.owner->active_bytes += bytes;
+    private_active_bytes += bytes;
+  }
   // Notes that the device served a request of that pool.
   static void count_served(const Pool& pool) {
     if (pool.owner != nullptr) ++pool.owner->device_count;

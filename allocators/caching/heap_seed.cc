@@ -99,6 +99,7 @@ void Heap::carve(Block* block, const SegmentInfo& segment) {
     counters.allocated_bytes.increase(segment.kind, signed_bytes(info.size_bytes));
     counters.active.increase(segment.kind, 1);
     counters.active_bytes.increase(segment.kind, signed_bytes(info.size_bytes));
+    count_used(*piece->home->pool, info.size_bytes);
     counters.requested_bytes.increase(segment.kind, signed_bytes(info.requested_bytes));
     if (info.size_bytes >= settings_.max_split_size_bytes)
       counters.oversize_allocations.increase(1);

@@ -82,6 +82,7 @@ struct PrivatePool {
   // less one for each block given back. Of expandable segments that is not the same number.
   std::int64_t device_count = 0;
   std::uint64_t reserved_bytes = 0;
+  std::uint64_t active_bytes = 0;  // of it in blocks that are held, or that another stream uses
   Pool small{PoolKind::Small};
   Pool large{PoolKind::Large};
 };

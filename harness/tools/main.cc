@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include "base/error.h"
 #include "base/streams.h"
+#include "harness/core/recorded/self_check.h"
 #include "harness/core/run/environment.h"
 #include "harness/job/serve.h"
 #include "harness/shell/app.h"
@@ -22,12 +23,14 @@
 // Made from the names in CMakeLists.txt; they know the types of the above.
 #include "harness/tools/command_list.h"
 #include "harness/tools/job_list.h"
+#include "workloads/import/snapshot_source.h"
 
 namespace allocmark {
 namespace {
 
 ExitCode run_main(int argc, char** argv) {
   set_commands(kCommandEntries);
+  set_pool_finder(find_pools);
   if (argc > 1 && std::string_view(argv[1]) == "cell") {
     serve_job(argc, argv, kJobEntries);
   }

@@ -1,8 +1,11 @@
 // Waste, headroom and growth in words.
 #include "results/answer/memory_words.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -48,7 +51,63 @@ std::vector<const CellResult*> served_cells(const Answer& answer) {
   return cells;
 }
 
+constexpr std::size_t kPoolCellsMax = 3;  // that are told; the file has all
+constexpr std::string_view kPools = "private_pools.";
+constexpr std::string_view kStrandedOfPool = "private_pools.stranded_bytes_of_pool";
+
+std::optional<std::uint64_t> pool_counter(const CellResult& cell, std::string_view name) {
+  for (const auto& [key, value] : cell.counters) {
+    if (key.starts_with(kPools) && std::string_view(key).substr(kPools.size()) == name)
+      return static_cast<std::uint64_t>(value);
+  }
+  return std::nullopt;
+}
+
+// "1.64 GiB are stranded in 51 of them (64.0 MiB in pool 3)"
+std::string stranded_text(const CellResult& cell) {
+  const std::uint64_t stranded_bytes = pool_counter(cell, "stranded_bytes_peak").value_or(0);
+  if (stranded_bytes == 0) return "nothing is stranded";
+  std::pair<std::uint64_t, std::string_view> most;  // bytes, and of which pool
+  std::uint64_t count = 0;
+  for (const auto& [key, value] : cell.counters) {
+    if (!key.starts_with(kStrandedOfPool) || value == 0) continue;
+    ++count;
+    const auto bytes = static_cast<std::uint64_t>(value);
+    if (bytes > most.first) most = {bytes, std::string_view(key).substr(kStrandedOfPool.size())};
+  }
+  if (count == 1)
+    return fmt::format("{} are stranded in pool {}", format_bytes(stranded_bytes), most.second);
+  return fmt::format("{} are stranded in {} of them ({} in pool {})", format_bytes(stranded_bytes),
+                     count, format_bytes(most.first), most.second);
+}
+
+std::string pool_text(const CellResult& cell) {
+  std::string text =
+      fmt::format(" hold {} at most, and {}",
+                  format_bytes(*pool_counter(cell, "reserved_bytes_peak")), stranded_text(cell));
+  if (const auto back_bytes = pool_counter(cell, "given_back_bytes_max")) {
+    const std::uint64_t kept_bytes = pool_counter(cell, "kept_bytes").value_or(0);
+    text += fmt::format("; empty_cache gave back {} of {} at most", format_bytes(*back_bytes),
+                        format_bytes(*back_bytes + kept_bytes));
+  }
+  const std::uint64_t failed_count = pool_counter(cell, "capture_failed_count").value_or(0);
+  if (failed_count == 0) return text;
+  return text + fmt::format("; in {} of {} captures a request failed", failed_count,
+                            pool_counter(cell, "capture_count").value_or(0));
+}
+
 }  // namespace
+
+std::string pool_words(std::span<const CellResult* const> cells, const TextStyle& style) {
+  std::string text;
+  std::size_t count = 0;
+  for (const CellResult* cell : cells) {
+    if (!pool_counter(*cell, "reserved_bytes_peak") || ++count > kPoolCellsMax) continue;
+    text +=
+        " Private pools of " + setting_name(cell->key, style) + style.plain(pool_text(*cell) + ".");
+  }
+  return text;
+}
 
 std::string waste_line(const Answer& answer, const TextStyle& style) {
   const CellResult& cell = *answer.wasteful;

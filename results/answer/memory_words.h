@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,5 +25,10 @@ namespace allocmark {
 // "Reserved less live memory over steps: caching unset grows 12.0 MiB a step (9.0 to 14.0); ...".
 // Nothing where no cell has enough steps.
 [[nodiscard]] std::optional<std::string> growth_line(const Answer& answer, const TextStyle& style);
+
+// " Private pools of caching unset hold 1.64 GiB at most, and 1.64 GiB are stranded in 51 of them
+// (64.0 MiB in pool 3); ...". Empty where no cell has private pools.
+[[nodiscard]] std::string pool_words(std::span<const CellResult* const> cells,
+                                     const TextStyle& style);
 
 }  // namespace allocmark

@@ -331,7 +331,7 @@ std::string device_work_words(std::span<const CellResult* const> cells, const Te
 
 std::string answer_sentence(const CellGroup& group, const Answer& answer, const TextStyle& style) {
   return verdict_sentence(group, answer, style) + style.plain(recorded_failures(group.cells)) +
-         device_work_words(group.cells, style);
+         device_work_words(group.cells, style) + pool_words(group.cells, style);
 }
 
 std::vector<std::string> answer_lines(const CellGroup& group, const Answer& answer,

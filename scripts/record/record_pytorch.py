@@ -47,6 +47,7 @@ import errno
 import fcntl
 import gzip
 import io
+import itertools
 import os
 import pickle
 import runpy
@@ -260,12 +261,32 @@ def preamble(entries, segments, device):
     return sorted(before.items())
 
 
-def is_empty_cache(entries, index):
+def is_empty_cache(entries, index, needless=frozenset()):
     """Whether a burst of releases ends before `index` and stands alone. Inside a malloc a new segment or a failure
     follows in the same locked section."""
     while index < len(entries) and entries[index]["action"] == "free_completed":
         index += 1
-    return index == len(entries) or entries[index]["action"] not in (*RELEASES, "segment_alloc", "segment_map", "oom")
+    return index == len(entries) or index in needless or entries[index]["action"] not in (*RELEASES, "segment_alloc", "segment_map", "oom")
+
+
+def needless_ends(snapshot, entries):
+    """Where bursts of releases end that the segments behind them did not need: the device once gave as much as both together.
+    Then the program emptied the cache. Garbage collection releases for reasons of its own."""
+    if snapshot.get("allocator_settings", {}).get("garbage_collection_threshold", 0) > 0:
+        return set()
+    changes = [{"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}.get(entry["action"], 0) * entry.get("size", 0)
+               for entry in entries]
+    reserved = list(itertools.accumulate(changes, initial=0))
+    most, found, before = max(reserved), set(), None
+    for index, change in enumerate(changes):
+        if change < 0:
+            before = reserved[index] if before is None else before
+        elif entries[index]["action"] != "free_completed":
+            wanted = sum(itertools.takewhile(lambda one: one > 0, changes[index:index + 10_000]))
+            if before is not None and wanted > 0 and before + wanted <= most:
+                found.add(index)
+            before = None
+    return found
 
 
 class Converter:
@@ -353,7 +374,7 @@ class Converter:
         del self.positions[:due]
         return due > 0
 
-    def convert(self, entries, positions):
+    def convert(self, entries, positions, needless=frozenset()):
         self.positions = sorted(positions, key=lambda position: position.count)  # stable: equal counts keep their order
         count = 0
         for index, entry in enumerate(entries):
@@ -374,13 +395,13 @@ class Converter:
             elif action == "oom":
                 self.failed_alloc(entry)
             # A call of empty_cache that was seen has its own position; others show by their releases alone.
-            elif action in RELEASES and is_empty_cache(entries, index + 1) and not self.place_until(count, TRIMS):
+            elif action in RELEASES and is_empty_cache(entries, index + 1, needless) and not self.place_until(count, TRIMS):
                 self.place(Position(count, "empty_cache"))
         self.place_until(count)
         if self.work is not None and not self.is_cut:
             self.work.finish(self)
 
-    def convert_all(self, entries, positions, blocks):
+    def convert_all(self, entries, positions, blocks, needless):
         """`blocks`: those that were live before the first entry, as preamble() gives them. Their pools are told where any are."""
         tells_pools = any(position.kind == "pool" for position in positions)
         for address, (size_bytes, stream, pool) in blocks:
@@ -390,7 +411,7 @@ class Converter:
             if tells_pools and pool != COMMON_POOL:
                 self.pools.end(pool)
                 self.pools.release(pool)
-        self.convert(entries, positions)
+        self.convert(entries, positions, needless)
         self.pools.finish()
 
 
@@ -702,7 +723,9 @@ def convert(snapshot, device=0, positions=(), expected_count=None, operation_cou
     def made(work):
         converter = Converter(operation_count_max, work)
         converter.add("mark,begin,0,0")
-        converter.convert_all(entries, positions_of(entries, positions), preamble(entries, snapshot.get("segments", []), device))
+        # While a program is recorded its calls of empty_cache are seen.
+        needless = frozenset() if expected_count is not None else needless_ends(snapshot, entries)
+        converter.convert_all(entries, positions_of(entries, positions), preamble(entries, snapshot.get("segments", []), device), needless)
         return converter
 
     remarks = {} if remarks is None else remarks

@@ -18,6 +18,7 @@ from parent import end_with_parent  # noqa: E402
 from sections import paste_line, scroll  # noqa: E402
 from svg import Drawing, Scale  # noqa: E402
 from why_owners import held_section  # noqa: E402
+from why_pools import pools_section  # noqa: E402
 
 RESULT_DESCRIPTOR = 3
 # Where the reserved memory was: field, words, colour. Free memory that the request could not use has the colours of causes.
@@ -178,6 +179,7 @@ def body_of(facts):
     # Of a job that is too big the free memory is of no interest: who held the rest comes first.
     if not facts["free_memory_matters"]:
         shown.reverse()
+    shown.append(("Private pools", "pools", pools_section(facts)))
     links = [(words, target) for words, target, section in shown if section]
     nav = tag("nav", *(tag("a", words, href="#" + target) for words, target in [*links, ("Settings", "settings"), ("Measure it", "measure")]),
               aria_label="Sections")

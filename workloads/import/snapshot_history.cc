@@ -43,6 +43,7 @@ DeviceHistory::DeviceHistory(const MemorySnapshot& snapshot, std::size_t device)
     facts_.pool_alloc_count += pools[i] != 0 && (*this)[i].action == SnapshotAction::Alloc ? 1 : 0;
   facts_.frees_at_once = lacks_completion();
   find_late_frees();
+  find_needless_releases();
   count_late_frees();
   facts_.round_count = is_round(size_);
 }
@@ -132,8 +133,41 @@ bool DeviceHistory::is_empty_cache(std::uint64_t index) const {
   while (index < size_ && (*this)[index].action == SnapshotAction::FreeCompleted) ++index;
   if (index == size_) return true;
   const SnapshotAction action = (*this)[index].action;
+  if (needless_ends_.contains(index)) return true;
   return !is_release(action) && action != SnapshotAction::SegmentAlloc &&
          action != SnapshotAction::SegmentMap && action != SnapshotAction::Oom;
+}
+
+// A release for a request comes when the device has no more; so what was reserved then, and the
+// request's segment, are more than there ever was. Garbage collection releases for other reasons.
+void DeviceHistory::find_needless_releases() {
+  if (snapshot_.settings.garbage_collection_threshold > 0) return;
+  std::int64_t reserved_bytes = 0, peak_bytes = 0;  // beyond what there was at the start
+  const auto follow = [&](const SnapshotEntry& entry) {
+    const auto size_bytes = static_cast<std::int64_t>(entry.size_bytes);
+    if (is_growth(entry.action)) reserved_bytes += size_bytes;
+    if (is_release(entry.action)) reserved_bytes -= size_bytes;
+  };
+  for (std::uint64_t i = 0; i < size_; ++i) {
+    follow((*this)[i]);
+    peak_bytes = std::max(peak_bytes, reserved_bytes);
+  }
+  reserved_bytes = 0;
+  std::optional<std::int64_t> before_bytes;  // while a burst goes on
+  for (std::uint64_t i = 0; i < size_; ++i) {
+    const SnapshotEntry& entry = (*this)[i];
+    if (is_release(entry.action)) {
+      if (!before_bytes) before_bytes = reserved_bytes;
+    } else if (entry.action != SnapshotAction::FreeCompleted) {
+      std::int64_t wanted_bytes = 0;
+      for (std::uint64_t at = i; at < size_ && is_growth((*this)[at].action); ++at)
+        wanted_bytes += static_cast<std::int64_t>((*this)[at].size_bytes);
+      if (before_bytes && wanted_bytes > 0 && *before_bytes + wanted_bytes <= peak_bytes)
+        needless_ends_.insert(i);
+      before_bytes.reset();
+    }
+    follow(entry);
+  }
 }
 
 bool DeviceHistory::fails_next(std::uint64_t index) const {

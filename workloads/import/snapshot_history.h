@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "workloads/import/memory_snapshot.h"
@@ -38,6 +39,8 @@ class DeviceHistory {
   [[nodiscard]] const std::vector<EarlierBlock>& earlier_blocks() const { return earlier_blocks_; }
   // Whether a burst of released segments ends before `index` and stands alone: a call of
   // empty_cache. Inside a malloc a new segment or a failure follows in the same locked section.
+  // Where the device had room for that segment before, as the history shows, nothing had to go back
+  // for it: then it was empty_cache, too.
   [[nodiscard]] bool is_empty_cache(std::uint64_t index) const;
   // For each free_requested its free_completed: free_index -> completed_index; entries that
   // complete at once (the very next entry) are not in it.
@@ -68,6 +71,7 @@ class DeviceHistory {
   [[nodiscard]] const SnapshotEntry& in_ranges(std::uint64_t index) const;
   void find_earlier_blocks();
   void find_late_frees();
+  void find_needless_releases();
   void count_late_frees();
   // Whether the history was recorded without free_completed (skip_actions).
   [[nodiscard]] bool lacks_completion() const;
@@ -86,6 +90,8 @@ class DeviceHistory {
   Facts facts_;
   std::vector<EarlierBlock> earlier_blocks_;
   std::vector<LateFree> late_frees_;
+  // Where bursts of releases end that the segments behind them did not need.
+  std::unordered_set<std::uint64_t> needless_ends_;
 };
 
 }  // namespace allocmark

@@ -30,14 +30,15 @@ constexpr std::uint32_t kStreamUnknown = ~std::uint32_t{0};
 
 class SnapshotSource final : public EventSource {
  public:
-  SnapshotSource(std::shared_ptr<const DeviceHistory> history, SnapshotPools pools)
+  SnapshotSource(std::shared_ptr<const DeviceHistory> history, const PoolsOfGrowth& growth,
+                 SnapshotPools pools)
       : owner_(std::move(history)),
         history_(*owner_),
         snapshot_(history_.snapshot()),
         earlier_(history_.earlier_blocks()),
         pools_(pools == SnapshotPools::Dropped ? std::vector<std::uint16_t>()
-                                               : entry_pools(history_, final_pools(history_))),
-        restores_(find_restores(history_, final_pools(history_))) {
+                                               : entry_pools(history_, growth)),
+        restores_(find_restores(history_, growth)) {
     header_ = {.name = recording_name(snapshot_.path), .generator = "recorded", .seed = 0};
     for (const DeviceHistory::LateFree& late : history_.late_frees()) {
       if (late.certain) late_.insert(late.requested_index);
@@ -273,6 +274,12 @@ std::span<const Event> SnapshotSource::next() {
   return batch_.events();
 }
 
+// Set once by main, as the commands are.
+PoolFinder& pool_finder() {
+  static PoolFinder finder = nullptr;
+  return finder;
+}
+
 // A history with its snapshot.
 struct OwnedHistory {
   MemorySnapshot snapshot;
@@ -281,10 +288,13 @@ struct OwnedHistory {
 
 }  // namespace
 
-std::unique_ptr<EventSource> snapshot_events(const DeviceHistory& history, SnapshotPools pools) {
+void set_pool_finder(PoolFinder finder) { pool_finder() = finder; }
+
+std::unique_ptr<EventSource> snapshot_events(const DeviceHistory& history,
+                                             const PoolsOfGrowth& growth, SnapshotPools pools) {
   // It owns nothing.
   return std::make_unique<SnapshotSource>(
-      std::shared_ptr<const DeviceHistory>(std::shared_ptr<const void>(), &history), pools);
+      std::shared_ptr<const DeviceHistory>(std::shared_ptr<const void>(), &history), growth, pools);
 }
 
 Recording open_pytorch_snapshot(const std::string& path) {
@@ -294,7 +304,10 @@ Recording open_pytorch_snapshot(const std::string& path) {
   }
   const std::shared_ptr<const OwnedHistory> owned(new OwnedHistory{std::move(snapshot)});
   const std::shared_ptr<const DeviceHistory> history(owned, &owned->history);
-  auto source = std::make_unique<SnapshotSource>(history, SnapshotPools::Kept);
+  std::optional<PoolsOfGrowth> found =
+      pool_finder() == nullptr ? std::nullopt : pool_finder()(*history);
+  const PoolsOfGrowth growth = found ? std::move(*found) : final_pools(*history);
+  auto source = std::make_unique<SnapshotSource>(history, growth, SnapshotPools::Kept);
   source->count_streams();
   Recording recording;
   recording.notes = history->notes();

@@ -16,8 +16,7 @@
 namespace allocmark {
 namespace {
 
-// What each private pool still has: reserved, held by the program, and stranded, which is neither
-// in use nor anyone else's to use.
+// What each private pool still has: reserved, live, and stranded (results/DEFINITIONS.md).
 void fill_private_pools(CellResult& result, const Backend& backend) {
   struct Bytes {
     std::uint64_t reserved = 0;
@@ -27,7 +26,8 @@ void fill_private_pools(CellResult& result, const Backend& backend) {
   for (const MemorySegment& segment : backend.segments()) {
     if (segment.pool == 0) continue;
     pools[segment.pool].reserved += segment.size_bytes;
-    pools[segment.pool].live += segment.allocated_bytes.value_or(0);
+    for (const MemoryBlock& block : segment.blocks)
+      pools[segment.pool].live += block.state == MemoryBlockState::Free ? 0 : block.size_bytes;
   }
   for (const auto& [id, bytes] : pools) {
     const std::string name = "private_pool" + std::to_string(id) + ".";
@@ -95,6 +95,7 @@ void fill_from(CellResult& result, const VerifyReport& report) {
   result.reserved_bytes_at_requested_peak = report.reserved_bytes_at_requested_peak;
   result.device_bytes_peak = report.device_bytes_peak;
   result.driver_calls = report.driver_calls;
+  result.counters = report.pool_counters;
   note_reuse(result, report);
   note_failed_before(result);
   if (!report.counts.stopped) return;

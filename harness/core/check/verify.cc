@@ -43,6 +43,7 @@ Verifier::Verifier(const VerifySetup& setup)
   marks_blocks_ =
       looks_inside() && (setup_.simcu.present || checks_whole() ||
                          (setup_.facts.work_count == 0 && setup_.facts.stream_count == 1));
+  if (collects() && setup_.facts.pool_event_count > 0) pools_.emplace(*setup_.replay.backend);
   if (looks_inside() && has_gpu()) report_.unordered_reuse_count = 0;
   if (!checks_rules() || !setup_.capabilities.real_memory || !setup_.simcu.present) return;
   report_.unordered_reuse_count = 0;
@@ -56,6 +57,7 @@ bool Verifier::run(const TraceBatch& batch) {
     const Event& event = batch.events[i];
     const ReplayStep& step = batch.steps[i];
     bool goes_on = true;
+    if (pools_) pools_->before(event);
     if (step.kind == EventKind::Alloc) {
       goes_on = allocate(event, step);
       if (setup_.replay.assumed_kernel_ns > 0 && !step.failed_before()) {
@@ -66,6 +68,7 @@ bool Verifier::run(const TraceBatch& batch) {
     } else {
       run_other(event, step);
     }
+    if (pools_) pools_->after(event);
     if (setup_.timeline != nullptr) note_timeline();
     ++report_.counts.event_count;
     if (setup_.replay.work != nullptr) setup_.replay.work->note_progress();
@@ -100,6 +103,7 @@ bool Verifier::allocate(const Event& event, const ReplayStep& step) {
       ++report_.counts.failed_again_count;
       return true;
     }
+    if (pools_) pools_->note_failure(event.stream);
     note_oom(event, waiting_bytes_before);
     return setup_.replay.on_oom == OomPolicy::Skip;
   }
@@ -285,12 +289,13 @@ void Verifier::release_live() {
   }
 }
 
-VerifyReport Verifier::report() const {
+VerifyReport Verifier::report() {
   VerifyReport report = report_;
   report.placement_hash = placement_.value();
   report.growth = growth_.result();
   report.cold_ticks = calls_.cold_ticks();
   report.driver_calls = calls_.driver_calls();
+  if (pools_) report.pool_counters = pools_->counters();
   return report;
 }
 

@@ -21,6 +21,7 @@
 #include "harness/core/check/oom_cause.h"
 #include "harness/core/check/ordered_reuse.h"
 #include "harness/core/check/placement_recorder.h"
+#include "harness/core/check/pool_watch.h"
 #include "harness/core/check/shadow_heap.h"
 #include "harness/core/check/stream_hazards.h"
 #include "harness/core/check/stream_points.h"
@@ -80,6 +81,7 @@ struct VerifyReport {
   std::optional<MemoryGrowth> growth;  // where the trace marks enough steps
   std::uint64_t cold_ticks = 0;        // of the first kColdCallCount calls
   std::vector<std::pair<std::string, std::int64_t>> driver_calls;
+  std::vector<std::pair<std::string, std::int64_t>> pool_counters;  // empty without private pools
 };
 
 class Verifier {
@@ -92,7 +94,7 @@ class Verifier {
   void finish();
   // Gives back what is still live.
   void release_live();
-  [[nodiscard]] VerifyReport report() const;
+  [[nodiscard]] VerifyReport report();
 
  private:
   struct Block {
@@ -165,6 +167,7 @@ class Verifier {
   BlockContents contents_;
   BackendCalls calls_;
   BlockOverhead overhead_;
+  std::optional<PoolWatch> pools_;     // where the trace has private pools
   std::optional<OrderedReuse> order_;  // on simcuda
   StreamHazards hazards_;              // on a GPU; at the level edges of busy kernels only
   StreamPoints points_;                // likewise

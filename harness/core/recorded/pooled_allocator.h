@@ -2,13 +2,16 @@
 // and of memory that went back what pool had it. Checks; times nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
 
 #include "allocators/caching/allocator.h"
 #include "allocators/caching/snapshot.h"
+#include "harness/core/recorded/pool_story.h"
 
 namespace allocmark {
 
@@ -63,6 +66,28 @@ class PooledAllocator {
     for (caching::SegmentInfo& segment : caching::take_snapshot(allocator_))
       pools[segment.pool == 0 ? 0 : numbers_.at(segment.pool)].push_back(std::move(segment));
     return pools;
+  }
+
+  [[nodiscard]] PoolSample sample(std::uint64_t entry_index) const {
+    const caching::Heap& heap = allocator_.heap();
+    return {.entry_index = entry_index,
+            .reserved_bytes = heap.reserved_bytes(),
+            .live_bytes = static_cast<std::uint64_t>(heap.counters.active_bytes.all().current()),
+            .stranded_bytes = heap.private_reserved_bytes - heap.private_active_bytes};
+  }
+  [[nodiscard]] PoolMoment moment(std::uint64_t entry_index) const {
+    const PoolSample all = sample(entry_index);
+    PoolMoment moment{.entry_index = entry_index,
+                      .reserved_bytes = all.reserved_bytes,
+                      .live_bytes = all.live_bytes};
+    for (const auto& [id, pool] : allocator_.heap().private_pools) {
+      if (pool.reserved_bytes == 0) continue;
+      moment.pools.push_back({.pool = numbers_.at(id),
+                              .reserved_bytes = pool.reserved_bytes,
+                              .live_bytes = pool.active_bytes});
+    }
+    std::ranges::stable_sort(moment.pools, std::greater<>(), &PoolHeld::stranded_bytes);
+    return moment;
   }
 
   [[nodiscard]] caching::CachingAllocator& get() { return allocator_; }

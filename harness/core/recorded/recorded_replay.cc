@@ -123,11 +123,27 @@ RecordedReplay::Released RecordedReplay::released(std::uint64_t begin, std::uint
 
 // The program emptied the caches: of all pools, or of those that gave something back alone.
 void RecordedReplay::empty_caches(const Released& released, std::uint64_t end) {
+  if (released.empty()) return;
+  CacheReturn story{.before = allocator_.moment(end)};
   for (const auto& [pool, bytes] : released) {
     driver_.begin({.entry_index = end});
-    if (pool == 0) return allocator_.get().empty_cache();
+    if (pool == 0) {
+      allocator_.get().empty_cache();
+      break;
+    }
     allocator_.empty_pool(pool);
   }
+  story.after = allocator_.moment(end);
+  check_.story.add_return(std::move(story));
+}
+
+// Frees strand memory, so before anything else happens is when most of it may be.
+void RecordedReplay::note_stranded(std::uint64_t index) {
+  const caching::Heap& heap = allocator_.get().heap();
+  const std::uint64_t bytes = heap.private_reserved_bytes - heap.private_active_bytes;
+  if (bytes <= stranded_bytes_max_) return;
+  stranded_bytes_max_ = bytes;
+  check_.story.most_stranded = allocator_.moment(index);
 }
 
 // What went back before a request of that pool. Private pools do so when their use has ended, and
@@ -340,9 +356,12 @@ SelfCheck RecordedReplay::run(const StartHeap& heap, bool to_end) {
   check_.reserved_bytes_peak = heap.reserved_bytes;
   std::uint64_t begin = 0;
   recorded_bytes_ = heap.reserved_bytes;
+  const std::uint64_t sample_step = history_.size() / PoolStory::kSampleCountMax + 1;
   for (std::uint64_t i = 0; i < history_.size(); ++i) {
     const SnapshotEntry& entry = history_[i];
+    if (i % sample_step == 0) check_.story.samples.push_back(allocator_.sample(i));
     if (!is_request(entry.action)) continue;
+    if (begin < i || entry.action != SnapshotAction::FreeRequested) note_stranded(begin);
     if (entry.action == SnapshotAction::FreeRequested) {
       static_cast<void>(settle(released(begin, i), i, kNoPool, false));
       give_back(i);
@@ -355,7 +374,10 @@ SelfCheck RecordedReplay::run(const StartHeap& heap, bool to_end) {
     begin = i + 1;
     if (!to_end && !check_.first_difference.empty()) return std::move(check_);
   }
+  note_stranded(begin);
   static_cast<void>(settle(released(begin, history_.size()), history_.size(), kNoPool, false));
+  check_.story.end = allocator_.moment(history_.size());
+  check_.story.samples.push_back(allocator_.sample(history_.size()));
   check_.final_heap_equal = final_heap_equal();
   if (driver_.surprise_count() > 0) {
     check_.doubts.push_back(

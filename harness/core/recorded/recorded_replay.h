@@ -65,6 +65,7 @@ class RecordedReplay {
   // Bytes that went back to the device, by pool.
   using Released = std::map<std::uint32_t, std::uint64_t>;
   [[nodiscard]] Released released(std::uint64_t begin, std::uint64_t end) const;
+  void note_stranded(std::uint64_t index);
   void empty_caches(const Released& released, std::uint64_t end);
   [[nodiscard]] std::uint64_t settle(const Released& released, std::uint64_t end,
                                      std::uint32_t pool, bool by_request);
@@ -99,7 +100,8 @@ class RecordedReplay {
   std::unordered_map<std::uint64_t, Live> live_;             // by recorded address
   std::unordered_map<std::uint64_t, std::uint32_t> owners_;  // segment or range -> pool
   std::uint64_t live_bytes_ = 0;
-  std::uint64_t recorded_bytes_ = 0;  // that PyTorch had of the device
+  std::uint64_t stranded_bytes_max_ = 0;  // that check_.story tells
+  std::uint64_t recorded_bytes_ = 0;      // that PyTorch had of the device
   SelfCheck check_;
   std::uint64_t difference_index_;
   std::optional<Spurious> spurious_;

@@ -191,6 +191,20 @@ SelfCheck check_recording(const DeviceHistory& history, const RecordedSettings& 
   return GuessSearch(history, settings, many_pools).run();
 }
 
+std::optional<PoolsOfGrowth> find_pools(const DeviceHistory& history) {
+  constexpr std::uint64_t kUnseenEntriesMax = 100'000;
+  const bool shows_pool = history.snapshot().pools.size() > 1;
+  if (!history.facts().has_growth || (!shows_pool && history.size() > kUnseenEntriesMax)) return {};
+  for (std::uint64_t i = 0; i < history.size(); ++i) {
+    if (history[i].has_pool) return {};
+  }
+  const RecordedSettings settings =
+      recorded_settings(history.snapshot().settings, caching::recorded_rules());
+  SelfCheck check = check_recording(history, settings, false);
+  if (!check.complete() || check.guessed_pool_count == 0) return {};
+  return std::move(check.pools);
+}
+
 Recognised recognise(const DeviceHistory& history, const SnapshotSettings& recorded,
                      const caching::Rules* release) {
   const auto try_rules = [&](const caching::Rules& rules, bool many_pools) {

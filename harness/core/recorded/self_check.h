@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "allocators/caching/segment_info.h"
+#include "harness/core/recorded/pool_story.h"
 #include "harness/core/recorded/recorded_settings.h"
 #include "workloads/import/snapshot_history.h"
 #include "workloads/import/snapshot_pools.h"
@@ -50,6 +51,7 @@ struct SelfCheck {
   // Least memory for which some failed request would have been served: reserved + segment.
   std::uint64_t refused_bytes_min = ~std::uint64_t{0};
   std::optional<OomPicture> last_oom{};
+  PoolStory story{};
 
   [[nodiscard]] bool complete() const {
     return equal_count == placement_count && final_heap_equal && first_difference.empty() &&
@@ -61,6 +63,11 @@ struct SelfCheck {
 // pools explain placements by other rules too.
 [[nodiscard]] SelfCheck check_recording(const DeviceHistory& history,
                                         const RecordedSettings& settings, bool many_pools);
+
+// Of a snapshot whose entries name no pools, what the self-check finds out about them; nothing
+// where it does not explain every placement, or the history is long and ends without a private
+// pool.
+[[nodiscard]] std::optional<PoolsOfGrowth> find_pools(const DeviceHistory& history);
 
 struct Recognised {
   RecordedSettings settings;

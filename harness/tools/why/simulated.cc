@@ -37,8 +37,8 @@ constexpr const char* kOtherAllocators[] = {"native", "cub", "thrust_pool", "vmm
 struct HandedTrace {
   HandedFile file;
   EventFile events;
-  explicit HandedTrace(const DeviceHistory& history, SnapshotPools pools = SnapshotPools::Kept)
-      : events(write_events(*snapshot_events(history, pools), file.fd())) {}
+  explicit HandedTrace(const Why& why, SnapshotPools pools = SnapshotPools::Kept)
+      : events(write_events(*snapshot_events(*why.history, why.check.pools, pools), file.fd())) {}
 };
 
 SearchSpec spec_of(const Why& why, const HandedTrace& trace) {
@@ -99,7 +99,7 @@ std::vector<OtherSearch> other_searches(const Why& why, const HandedTrace& trace
 // As many at a time as there may be processes.
 void simulate_others(Why* why, SearchPlace place, const std::function<void()>& on_setting) {
   // They have no private pools.
-  const HandedTrace trace(*why->history, SnapshotPools::Dropped);
+  const HandedTrace trace(*why, SnapshotPools::Dropped);
   place.handed_fd = trace.file.fd();
   std::vector<OtherSearch> searches = other_searches(*why, trace);
   // The last of them takes longest, so it begins first.
@@ -142,7 +142,7 @@ void simulate_settings(Why* why, const std::string& program_path, std::uint32_t 
     return;
   }
   const bool is_larger = why->capacity_bytes < kNoLimit && why->capacity_bytes > kH200Bytes;
-  const HandedTrace trace(*why->history);
+  const HandedTrace trace(*why);
   const SearchPlace place{.device = is_larger ? "sim:h200,memory=1TiB" : "sim:h200",
                           .program_path = program_path,
                           .process_count = process_count,

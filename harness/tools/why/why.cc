@@ -217,19 +217,6 @@ std::vector<std::size_t> cost_order(const std::vector<WhatIf>& settings) {
   return ranked_by_cost(facts);
 }
 
-void note_pools(Why& why, std::size_t device) {
-  std::uint64_t reserved_bytes = 0, pool_bytes = 0;
-  for (const SnapshotSegment& segment : why.snapshot->segments) {
-    if (static_cast<std::size_t>(segment.device) != device) continue;
-    reserved_bytes += segment.size_bytes;
-    if (segment.pool != 0) pool_bytes += segment.size_bytes;
-  }
-  if (pool_bytes == 0) return;
-  why.notes.push_back(fmt::format(
-      "at the end {} of the {} reserved are in private pools, whose memory serves no other request",
-      format_bytes(pool_bytes), format_bytes(reserved_bytes)));
-}
-
 void note_dangers(Why& why, std::vector<std::string> confs) {
   confs.insert(confs.begin(), why.recorded.conf);
   const std::vector<std::string> notes =
@@ -278,7 +265,6 @@ Why explain_snapshot(const std::string& path, const WhyOptions& options) {
   why.check = std::move(check);
   why.release_given = options.release != nullptr;
   note_dangers(why, options.confs);
-  if (!why.check.last_oom) note_pools(why, device);
   if (why.check.last_oom) {
     why.shares = share_out(snapshot, *why.check.last_oom);
     why.held = held_segments(snapshot, *why.check.last_oom);

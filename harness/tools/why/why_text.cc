@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -15,6 +16,7 @@
 #include "harness/tools/why/owners_text.h"
 #include "harness/tools/why/why.h"
 #include "harness/tools/why/why_picture.h"
+#include "harness/tools/why/why_pools.h"
 #include "results/columns/text.h"
 
 namespace allocmark {
@@ -254,6 +256,7 @@ std::string to_text(const Why& why) {
   if (const std::string held = owners_text(why.owners, live_rounded(why)); !held.empty())
     text += "\n" + held;
   if (why.shares) text += held_text(why);
+  if (const std::string pools = pools_text(why); !pools.empty()) text += "\n" + pools;
   text += "\n" + table(why);
   return text + "\n" + last_line(why);
 }
@@ -269,6 +272,7 @@ std::string to_markdown(const Why& why) {
   }
   if (const std::string held = owners_markdown(why.owners, live_rounded(why)); !held.empty())
     text += "\n" + held;
+  if (const std::string pools = pools_markdown(why); !pools.empty()) text += "\n" + pools;
   const bool timed = why.simulated_step_count > 0;
   text += fmt::format("\n| conf | failed | peak reserved | {} |\n| :-- | --: | --: | --: |\n",
                       timed ? time_head(why) : "driver calls");
@@ -332,6 +336,8 @@ nlohmann::ordered_json facts(const Why& why) {
                                        {"holder", held.holder}});
     }
   }
+  if (nlohmann::ordered_json pools = pools_json(why); !pools.is_null())
+    json["private_pools"] = std::move(pools);
   json["settings"] = nlohmann::ordered_json::array();
   for (const WhatIf& entry : why.settings) {
     json["settings"].push_back({{"conf", entry.conf},
@@ -367,6 +373,8 @@ std::string to_page_json(const Why& why) {
   json["self_check"] =
       to_text(why.check) + release_line(*why.recorded.settings.rules, why.release_given);
   json["held"] = owners_page_json(why.owners, live_rounded(why));
+  if (nlohmann::ordered_json pools = pools_page_json(why); !pools.is_null())
+    json["private_pools"] = std::move(pools);
   json["free_memory_matters"] = why.shares && !held_text(why).empty();
   json["capacity_source"] = why.capacity_source;
   json["recorded_conf"] = why.recorded.conf;

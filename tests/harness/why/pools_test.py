@@ -160,10 +160,53 @@ class Pools(unittest.TestCase):
 
     def test_without_a_failure_the_memory_of_pools_is_noted(self):
         path = f"{ROOT}/tests/golden/snapshots/graphs.pickle.gz"
-        text = subprocess.run([ALLOCMARK, "why", path], capture_output=True, text=True, check=True).stdout
-        held = snapshot_pools.pools_at_end(snapshot_pools.read(path))
-        self.assertEqual((held[GRAPH][0] // MIB, sum(one[0] for one in held.values()) // MIB), (56, 520))
-        self.assertIn("at the end 56.0 MiB of the 520 MiB reserved are in private pools", text)
+        text, facts = [subprocess.run([ALLOCMARK, "why", path, *words], capture_output=True, text=True, check=True).stdout
+                       for words in ((), ("--format", "json"))]
+        reserved, live, free = snapshot_pools.pools_at_end(snapshot_pools.read(path))[GRAPH]
+        end = json.loads(facts)["private_pools"]["end"]
+        self.assertEqual([tuple(one.values())[1:] for one in end["pools"]], [(reserved, live, free)])
+        self.assertEqual(end["stranded_bytes"], free)
+        self.assertRegex(text, r"private pool \(0, 1\) +56.0 MiB +\d+\.\d MiB +\d")
+
+    def test_a_job_without_pools_has_no_word_of_them(self):
+        job = MadeUp(True)
+        job.free(job.alloc(100))
+        text, facts = why(job.snapshot())
+        self.assertNotIn("rivate pool", text)
+        self.assertNotIn("private_pools", json.loads(facts))
+
+    def test_what_was_stranded_and_what_went_back_are_told_for_each_sleep(self):
+        job = MadeUp(True)
+        job.alloc(100)
+        kept, gone = job.alloc(36, GRAPH), job.alloc(400, GRAPH)
+        job.free(gone)
+        job.alloc(20)
+        job.free(kept)
+        for address, size in ((kept, 36), (gone, 400)):
+            job.entry("segment_free", address, size * MIB, GRAPH)
+            del job.segments[address]
+        job.alloc(10)
+        text, facts = why(job.snapshot())
+        pools = json.loads(facts)["private_pools"]
+        self.assertTrue(json.loads(facts)["self_check_complete"], text)
+        self.assertEqual(pools["most_stranded"]["pools"], [{"name": "private pool (0, 1)", "reserved_bytes": 436 * MIB, "live_bytes": 0,
+                                                            "stranded_bytes": 436 * MIB}])
+        self.assertEqual(pools["end"]["pools"], [])
+        self.assertEqual([(one["given_back_bytes"] // MIB, one["after"]["reserved_bytes"] // MIB, one["after"]["live_bytes"] // MIB)
+                          for one in pools["returns"]], [(436, 120, 120)])
+        self.assertIn("436 MiB of    556 MiB before entry", text)
+        self.assertIn("120 MiB stay: 120 MiB live, 0 B stranded, 0 B free in the common pool", text)
+
+    def test_the_page_has_the_pools_and_their_memory_over_time(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = os.path.join(folder, "why.html")
+            subprocess.run([ALLOCMARK, "why", f"{ROOT}/tests/golden/snapshots/sleep_pools.pickle.gz", "--out", page], capture_output=True,
+                           text=True, check=True)
+            with open(page, encoding="utf-8") as file:
+                text = file.read()
+        self.assertIn('id="pools"', text)
+        self.assertIn("What went back to the device at once", text)
+        self.assertEqual(text.count("<polyline"), 3)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,66 @@
+// What the private pools of a trace hold during the checked pass: looked at when requests begin and
+// cease to go to a pool, around each empty_cache, and at the end. Between those moments only frees
+// change what a pool has, so none of them has more stranded. Nothing here is timed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "allocators/backend/backend.h"
+#include "workloads/trace/event.h"
+
+namespace allocmark {
+
+class PoolWatch {
+ public:
+  explicit PoolWatch(const Backend& backend) : backend_(&backend) {}
+
+  // Around every step of the trace.
+  void before(const Event& event);
+  void after(const Event& event);
+  // A request on that stream got no memory.
+  void note_failure(std::uint32_t stream);
+
+  // results/DEFINITIONS.md, "Private pools"; with what is held now.
+  [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> counters();
+
+ private:
+  struct Held {
+    std::uint64_t reserved_bytes = 0;
+    std::uint64_t live_bytes = 0;  // with blocks that another stream still uses
+    [[nodiscard]] std::uint64_t stranded_bytes() const { return reserved_bytes - live_bytes; }
+  };
+  struct Look {
+    std::uint64_t reserved_bytes = 0;  // of all memory
+    Held pools{};                      // of all private pools
+    std::map<std::uint64_t, Held> by_pool{};
+  };
+  // Calls of empty_cache with no request between them.
+  struct Return {
+    Look before{};
+    Look after{};
+    [[nodiscard]] std::uint64_t bytes() const {
+      const bool less = after.reserved_bytes < before.reserved_bytes;
+      return less ? before.reserved_bytes - after.reserved_bytes : 0;
+    }
+  };
+
+  [[nodiscard]] Look look() const;
+  void note(const Look& look);
+  void end_return();
+
+  const Backend* backend_;
+  std::uint64_t reserved_bytes_peak_ = 0;
+  Look most_stranded_{};
+  std::optional<Return> open_{};
+  Return most_returned_{};
+  std::map<std::uint32_t, bool> captures_{};  // stream under capture -> whether a request failed
+  std::int64_t capture_count_ = 0;
+  std::int64_t failed_capture_count_ = 0;
+};
+
+}  // namespace allocmark
