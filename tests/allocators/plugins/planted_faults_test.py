@@ -67,6 +67,8 @@ FAULTS = [
     ("lost_wake", "waits 1 ms for a wake in 1 request of 1000", TIMED, TRAIN, ["allocator_ns_per_step"]),
 ]
 MARK = "| fault | what it does | found as worse by | expected | found | command |"
+# What a fault truly makes better beside its harm: memory that nobody keeps is less memory.
+MERITS = {"frees_at_once": {"reserved_bytes_peak", "device_bytes_peak"}}
 FUNCTIONS = "planted_malloc,planted_free,trim:planted_trim,record_stream:planted_record_stream"
 
 
@@ -104,11 +106,11 @@ def numbers_that_are(verdict, comparison):
     return [number["number"] for cell in comparison["cells"] for number in cell["numbers"] if number["verdict"] == verdict]
 
 
-def is_found(kind, wanted, comparison, code):
+def is_found(fault, kind, wanted, comparison, code):
     """As the table wants it: by one of its numbers, with exit code 1; nothing worse where nothing is planted; and no fault is praised."""
     if comparison is None:
         return False, "nothing"
-    better = numbers_that_are("better", comparison)
+    better = sorted(set(numbers_that_are("better", comparison)) - MERITS.get(fault, set()))
     if better:
         return False, f"praise of {', '.join(better)}"
     worse = numbers_that_are("worse", comparison)
@@ -138,7 +140,7 @@ def main():
                 continue
             for attempt in range(1 if kind == EXACT else 3):  # noqa: B007 (told below)
                 comparison, code, output = bench.compare(fault, kind, cells)
-                found, name = is_found(kind, wanted, comparison, code)
+                found, name = is_found(fault, kind, wanted, comparison, code)
                 if found:
                     break
             print(f"{'ok' if found else 'MISSED'}: {fault}: exit code {code}, by {name}, attempt {attempt + 1}", flush=True)
