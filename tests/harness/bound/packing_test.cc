@@ -1,0 +1,178 @@
+#include "harness/core/packing/packing.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "harness/core/packing/exact_packing.h"
+#include "harness/core/packing/first_fit.h"
+#include "tests/catch.h"
+
+namespace allocmark {
+namespace {
+
+using Random = std::mt19937_64;
+
+std::uint64_t up_to(Random& random, std::uint64_t most) { return random() % (most + 1); }
+
+std::vector<BlockLife> random_blocks(Random& random, std::size_t count, std::uint64_t time_end) {
+  std::vector<BlockLife> blocks;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t begin = up_to(random, time_end - 1);
+    const std::uint64_t end = begin + 1 + up_to(random, time_end - begin - 1);
+    blocks.push_back({begin, end, 1 + up_to(random, 8)});
+  }
+  return blocks;
+}
+
+// The least height of all orders, by a placement of its own: a best packing, put down block by
+// block from the lowest on, is that of some order.
+std::uint64_t least_height(const std::vector<BlockLife>& blocks) {
+  std::vector<std::size_t> order(blocks.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  do {
+    std::vector<std::uint64_t> offsets(blocks.size());
+    std::uint64_t height = 0;
+    for (std::size_t k = 0; k < order.size(); ++k) {
+      const BlockLife& block = blocks[order[k]];
+      std::uint64_t at = 0;
+      for (bool moved = true; moved;) {
+        moved = false;
+        for (std::size_t j = 0; j < k; ++j) {
+          const BlockLife& other = blocks[order[j]];
+          const std::uint64_t other_at = offsets[order[j]];
+          const bool meets = other.begin < block.end && block.begin < other.end &&
+                             at < other_at + other.size_bytes && other_at < at + block.size_bytes;
+          if (!meets) continue;
+          at = other_at + other.size_bytes;
+          moved = true;
+        }
+      }
+      offsets[order[k]] = at;
+      height = std::max(height, at + block.size_bytes);
+    }
+    least = std::min(least, height);
+  } while (std::ranges::next_permutation(order).found);
+  return least;
+}
+
+// A rectangle of time and memory that is cut into blocks without a rest: its height is the least.
+std::vector<BlockLife> cut_rectangle(Random& random, std::uint64_t width, std::uint64_t height,
+                                     std::size_t count) {
+  std::vector<BlockLife> blocks{{0, width, height}};
+  while (blocks.size() < count) {
+    const std::size_t which = up_to(random, blocks.size() - 1);
+    BlockLife& block = blocks[which];
+    BlockLife rest = block;
+    if (up_to(random, 1) == 0 && block.size_bytes > 1) {
+      block.size_bytes = 1 + up_to(random, block.size_bytes - 2);
+      rest.size_bytes -= block.size_bytes;
+    } else if (block.end - block.begin > 1) {
+      block.end = block.begin + 1 + up_to(random, block.end - block.begin - 2);
+      rest.begin = block.end;
+    } else {
+      continue;
+    }
+    blocks.push_back(rest);
+  }
+  return blocks;
+}
+
+}  // namespace
+
+TEST_CASE("packings of few blocks are the lowest of all orders") {
+  Random random(1);
+  for (int round = 0; round < 300; ++round) {
+    CAPTURE(round);
+    const std::vector<BlockLife> blocks = random_blocks(random, 3 + up_to(random, 4), 6);
+    const std::uint64_t least = least_height(blocks);
+    const BlockPacking packing = pack_blocks(blocks, {});
+    CHECK(packing.height_bytes == least);
+    CHECK(packing.is_best);
+    CHECK(packing.bound_bytes <= least);
+    CHECK(fault_of(blocks, packing).empty());
+    CHECK(search_packing(blocks, least, 100'000).answer == PackAnswer::Found);
+    CHECK(search_packing(blocks, least - 1, 100'000).answer == PackAnswer::None);
+  }
+}
+
+// Found by trying: with fewer blocks the bound could always be met.
+TEST_CASE("a bound that no packing meets is not claimed to be met") {
+  const std::vector<BlockLife> blocks = {{5, 7, 1}, {7, 8, 3}, {4, 6, 1}, {2, 3, 3},
+                                         {4, 7, 1}, {4, 6, 1}, {2, 5, 3}, {6, 8, 3}};
+  const BlockPacking packing = pack_blocks(blocks, {});
+  CHECK(packing.bound_bytes == 6);
+  CHECK(packing.height_bytes == least_height(blocks));
+  CHECK(packing.height_bytes == 7);
+  CHECK(packing.is_best);
+  CHECK(search_packing(blocks, 6, 100'000).answer == PackAnswer::None);
+}
+
+TEST_CASE("a rectangle that was cut is put together again") {
+  Random random(2);
+  for (int round = 0; round < 20; ++round) {
+    CAPTURE(round);
+    const std::vector<BlockLife> blocks = cut_rectangle(random, 1000, 100'000, 60);
+    const BlockPacking packing = pack_blocks(blocks, {});
+    CHECK(packing.bound_bytes == 100'000);
+    CHECK(packing.height_bytes == 100'000);
+    CHECK(packing.is_best);
+    CHECK(fault_of(blocks, packing).empty());
+  }
+}
+
+TEST_CASE("many blocks are packed by first fits alone, and a packing says so") {
+  Random random(3);
+  const std::vector<BlockLife> blocks = random_blocks(random, 5000, 4000);
+  const BlockPacking packing = pack_blocks(blocks, {.improvements = 5});
+  CHECK(fault_of(blocks, packing).empty());
+  CHECK(packing.height_bytes >= packing.bound_bytes);
+  CHECK(packing.height_bytes <= packing.bound_bytes + packing.bound_bytes / 20);
+  CHECK(packing.found_by.starts_with("first fit"));
+  const BlockPacking again = pack_blocks(blocks, {.improvements = 5});
+  CHECK(again.offsets == packing.offsets);
+}
+
+TEST_CASE("a search without nodes knows nothing") {
+  Random random(4);
+  const std::vector<BlockLife> blocks = cut_rectangle(random, 1000, 100'000, 60);
+  const ExactPacking answer = search_packing(blocks, 100'000, 3);
+  CHECK(answer.answer == PackAnswer::Unknown);
+  CHECK(answer.nodes_used == 3);
+}
+
+TEST_CASE("faults of packings are found") {
+  const std::vector<BlockLife> blocks = {{0, 4, 10}, {2, 6, 10}, {4, 8, 10}, {1, 2, 0}};
+  const BlockPacking good{.offsets = {0, 10, 0, 5}, .height_bytes = 20};
+  CHECK(fault_of(blocks, good).empty());
+  BlockPacking shares = good;
+  shares.offsets[1] = 9;
+  CHECK(fault_of(blocks, shares) == "blocks 0 and 1 share bytes");
+  BlockPacking same = good;
+  same.offsets[1] = 0;
+  CHECK_FALSE(fault_of(blocks, same).empty());
+  BlockPacking late = good;
+  late.offsets[2] = 15;
+  late.height_bytes = 25;
+  CHECK(fault_of(blocks, late) == "blocks 1 and 2 share bytes");
+  BlockPacking high = good;
+  high.height_bytes = 19;
+  CHECK(fault_of(blocks, high) == "block 1 ends above the height");
+  BlockPacking few = good;
+  few.offsets.pop_back();
+  CHECK(fault_of(blocks, few) == "3 offsets for 4 blocks");
+}
+
+TEST_CASE("a first fit gives up above its limit") {
+  const std::vector<BlockLife> blocks = {{0, 4, 10}, {0, 4, 10}};
+  const std::vector<std::uint32_t> order = {0, 1};
+  CHECK(first_fit(blocks, order).height_bytes == 20);
+  CHECK(first_fit(blocks, order, 20).offsets.size() == 2);
+  CHECK(first_fit(blocks, order, 19).offsets.empty());
+}
+
+}  // namespace allocmark
