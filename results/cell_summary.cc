@@ -44,10 +44,10 @@ void summarize(CellResult* cell) {
     }
   }
   std::vector<SizeClassLatency>().swap(cell->size_classes);
-  // Answers tell the processes of a workload apart.
+  // Answers tell the processes of a workload apart, and its private pools.
   std::erase_if(cell->counters, [](const auto& one) {
     return !one.first.starts_with("process") && !one.first.starts_with("remedy.") &&
-           one.first != kRecordedOomCounter;
+           !one.first.starts_with("private_pools.") && one.first != kRecordedOomCounter;
   });
   cell->counters.shrink_to_fit();
   decltype(cell->driver_calls)().swap(cell->driver_calls);

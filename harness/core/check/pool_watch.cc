@@ -8,7 +8,7 @@ PoolWatch::Look PoolWatch::look() const {
   Look look;
   for (const MemorySegment& segment : backend_->segments()) {
     look.reserved_bytes += segment.size_bytes;
-    if (segment.pool == 0) continue;
+    if (segment.pool == 0 || !use_counts_.contains(segment.pool)) continue;
     Held& held = look.by_pool[segment.pool];
     held.reserved_bytes += segment.size_bytes;
     for (const MemoryBlock& block : segment.blocks)
@@ -42,6 +42,13 @@ void PoolWatch::before(const Event& event) {
 
 void PoolWatch::after(const Event& event) {
   switch (event.kind) {
+    case EventKind::PoolCreate:
+    case EventKind::PoolBegin:
+      ++use_counts_[event.id];
+      return;
+    case EventKind::PoolRelease:
+      if (--use_counts_[event.id] == 0) use_counts_.erase(event.id);
+      return;
     case EventKind::Trim:
       if (open_) open_->after = look();
       return;

@@ -49,11 +49,13 @@ class PoolWatch {
     }
   };
 
+  // Without pools that nobody uses any more: what they have can go back.
   [[nodiscard]] Look look() const;
   void note(const Look& look);
   void end_return();
 
   const Backend* backend_;
+  std::map<std::uint64_t, std::uint64_t> use_counts_{};  // of pools that are used
   std::uint64_t reserved_bytes_peak_ = 0;
   Look most_stranded_{};
   std::optional<Return> open_{};

@@ -35,8 +35,9 @@ MemorySegment segment(std::uint64_t pool, std::uint64_t size_bytes, std::uint64_
 struct Watched {
   Held backend;
   PoolWatch watch{backend};
-  void step(EventKind kind, const std::vector<MemorySegment>& after, std::uint32_t stream = 0) {
-    const Event event{.id = 1, .stream = stream, .kind = kind};
+  void step(EventKind kind, const std::vector<MemorySegment>& after, std::uint32_t stream = 0,
+            std::uint64_t pool = 1) {
+    const Event event{.id = pool, .stream = stream, .kind = kind};
     watch.before(event);
     backend.now = after;
     watch.after(event);
@@ -53,6 +54,7 @@ struct Watched {
 
 TEST_CASE("the most stranded memory is told pool by pool, and waiting blocks are not stranded") {
   Watched job;
+  job.step(EventKind::PoolCreate, {}, 0, 2);
   job.step(EventKind::PoolBegin, {});
   job.step(EventKind::Alloc, {segment(1, 1000, 900), segment(0, 5000, 0)});
   job.step(EventKind::PoolEnd, {segment(1, 1000, 900), segment(0, 5000, 0)});
@@ -71,13 +73,27 @@ TEST_CASE("the most stranded memory is told pool by pool, and waiting blocks are
 
 TEST_CASE("what is freed after the last step of a pool is stranded at the end") {
   Watched job;
-  job.step(EventKind::PoolEnd, {segment(3, 100, 100)});
+  job.step(EventKind::PoolBegin, {}, 0, 3);
+  job.step(EventKind::PoolEnd, {segment(3, 100, 100)}, 0, 3);
   job.step(EventKind::Free, {segment(3, 100, 0)});
   CHECK(job.counters().at("stranded_bytes_of_pool3") == 100);
 }
 
+TEST_CASE("what a pool has that nobody uses any more is not stranded") {
+  Watched job;
+  job.step(EventKind::PoolCreate, {});
+  job.step(EventKind::PoolBegin, {});
+  job.step(EventKind::PoolEnd, {segment(1, 100, 90)});
+  job.step(EventKind::PoolRelease, {segment(1, 100, 90)});
+  job.step(EventKind::Free, {segment(1, 100, 0)});
+  job.step(EventKind::PoolRelease, {segment(1, 100, 0)});
+  job.step(EventKind::Trim, {});
+  CHECK(job.counters().at("stranded_bytes_peak") == 10);
+}
+
 TEST_CASE("calls of empty_cache with no request between them give back together") {
   Watched job;
+  job.step(EventKind::PoolCreate, {}, 0, 2);
   job.backend.now = {segment(1, 700, 0), segment(0, 400, 100)};
   job.step(EventKind::Trim, {segment(0, 400, 100)});
   job.step(EventKind::Trim, {segment(0, 100, 100), segment(2, 60, 20)});
