@@ -30,7 +30,7 @@ namespace {
 
 // What stands at the top goes first in the next order.
 void improve(std::span<const BlockLife> blocks, std::vector<std::uint32_t> order,
-             std::uint64_t tries, BlockPacking* best) {
+             std::uint64_t comparisons, BlockPacking* best) {
   std::uint64_t seed = 1;
   const auto random = [&] {
     seed ^= seed << 13;
@@ -39,6 +39,7 @@ void improve(std::span<const BlockLife> blocks, std::vector<std::uint32_t> order
     return seed;
   };
   BlockPacking current = first_fit(blocks, order);
+  const std::uint64_t tries = comparisons / (blocks.size() * blocks.size() / 2 + 1);
   for (std::uint64_t i = 0; i < tries && best->height_bytes > best->bound_bytes; ++i) {
     std::vector<std::uint32_t> changed = order;
     std::vector<std::size_t> tops;
@@ -108,7 +109,7 @@ BlockPacking pack_blocks(std::span<const BlockLife> blocks, const PackEffort& ef
   if (best.height_bytes > best.bound_bytes && blocks.size() <= effort.exact_blocks_max)
     search_heights(blocks, effort.nodes, &best);
   if (best.height_bytes > best.bound_bytes && !best.is_best)
-    improve(blocks, best_order, effort.improvements, &best);
+    improve(blocks, best_order, effort.comparisons, &best);
   best.is_best |= best.height_bytes == best.bound_bytes;
   return best;
 }

@@ -159,7 +159,7 @@ BoundAnswer answer_of(const BoundCommand& command) {
   for (BlockLife& block : named.blocks)
     block.size_bytes = rounded(block.size_bytes, answer.round_bytes);
   PackEffort effort;
-  effort.improvements *= command.effort;
+  effort.comparisons *= command.effort;
   effort.nodes *= command.effort;
   answer.packing = pack_blocks(named.blocks, effort);
   answer.page_bytes = rounded(answer.packing.bound_bytes, std::uint64_t{2} << 20);
