@@ -225,6 +225,7 @@ void ChildProcess::read_pipes() {
     outcome_.stderr_tail.erase(0, outcome_.stderr_tail.size() - kStderrTailBytes);
   }
   if (outcome_.result.size() > kResultBytesMax) {
+    outcome_.wrote_too_much = true;
     kill_group();
   }
 }

@@ -44,10 +44,11 @@ struct ChildCommand {
 
 // How a child ended and what it left.
 struct ChildOutcome {
-  int exit_code = -1;        // -1 where a signal ended it
-  int signal_number = 0;     // 0 where it exited by itself
-  bool timed_out = false;    // ended by us because its time was up
-  bool ended_by_us = false;  // by end(), whoever called it
+  int exit_code = -1;           // -1 where a signal ended it
+  int signal_number = 0;        // 0 where it exited by itself
+  bool timed_out = false;       // ended by us because its time was up
+  bool ended_by_us = false;     // by end(), whoever called it
+  bool wrote_too_much = false;  // to fd 3, and was killed for it
   // Why nothing is known of its end: it could not be started, or not be ended. Empty as a rule.
   std::string lost;
   std::string result;       // everything it wrote to fd 3

@@ -58,7 +58,6 @@ class CapturedCall {
  public:
   explicit CapturedCall(bool captures) : captures_(captures) {
     if (!captures_) return;
-    if (stream_ == nullptr) (void)cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
     const c10::DeviceIndex device = c10::cuda::current_device();
     before_ = c10::cuda::getCurrentCUDAStream(device);
     c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromExternal(stream_, device));
@@ -79,6 +78,11 @@ class CapturedCall {
     return kMarks && std::find(captured.begin(), captured.end(), stream) != captured.end();
   }
   [[nodiscard]] static bool of_other() { return kMarks && !captured.empty(); }
+  // Before the first capture, since a stream may take a page of the device.
+  static void make_stream() {
+    if (kMarks && stream_ == nullptr)
+      (void)cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
+  }
 
  private:
   static constexpr bool kMarks = kMarksCaptures<allocator::CUDAAllocator>;
@@ -155,6 +159,7 @@ inline void call_pool(int action, std::uint64_t number, void* stream, bool flag)
       set_no_split(*allocator::get(), device, id);
       return;
     case kAllocmarkPluginPoolCaptureBegin:
+      CapturedCall::make_stream();
       captured.push_back(static_cast<cudaStream_t>(stream));
       use.captures = true;
       mark_capture(*allocator::get(), device, true);

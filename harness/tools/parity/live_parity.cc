@@ -56,10 +56,12 @@ struct Answers {
   std::string silence;  // why it went no further, where that is no decision of the allocator's
 };
 
-// Ended by the limit on time, or by a signal that no allocator sends itself. Empty otherwise.
+// Ended by the limit on time or on answers, or by a signal that no allocator sends itself. Empty
+// otherwise.
 std::string silence_of(const ChildOutcome& outcome, std::string_view backend,
                        std::uint64_t timeout_s) {
   if (outcome.timed_out) return fmt::format("{} gave no answer within {} s", backend, timeout_s);
+  if (outcome.wrote_too_much) return fmt::format("{} gave longer answers than are read", backend);
   const int sent = outcome.signal_number;
   if (sent != SIGKILL && sent != SIGTERM && sent != SIGINT && sent != SIGHUP) return {};
   return fmt::format("{} was ended from outside by {}", backend, signal_name(sent));

@@ -32,6 +32,8 @@ using caching::ProgramStep;
 using caching::StepKind;
 
 constexpr std::uint64_t kCounterInterval = 50;
+// Steps between counters after failures, of which a program may have thousands.
+constexpr std::uint64_t kFailureInterval = 10;
 // Pools and large reservations lie below, at addresses that are the same in every process.
 constexpr std::uint64_t kHeapAddressMin = 0x100000000000;
 
@@ -130,6 +132,7 @@ class LiveRun {
     subject_ = make_subject(backend, program.conf);
     has_pools_ = std::ranges::any_of(program.steps,
                                      [](const ProgramStep& step) { return is_of_pool(step.kind); });
+    needs_capture_stream_ = family_of(backend) == "caching" && !program.rules->pools_capture;
     if (family_of(backend) == "caching" &&
         program.conf.find("backend:cudaMallocAsync") != std::string::npos)
       make_stream_pool();
@@ -169,6 +172,16 @@ class LiveRun {
       cudaStream_t stream = nullptr;
       ALLOCMARK_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     }
+  }
+
+  // The plugin of a release that marks captures has a stream for them, from the first one on.
+  void begin_capture(const ProgramStep& step) {
+    if (needs_capture_stream_) {
+      cudaStream_t stream = nullptr;
+      ALLOCMARK_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+      needs_capture_stream_ = false;
+    }
+    call_pool(PoolAction::CaptureBegin, step);
   }
 
   void write(std::string_view letter, std::string_view text) {
@@ -219,7 +232,7 @@ class LiveRun {
       case StepKind::PoolNoSplit:
         return call_pool(PoolAction::NoSplit, step);
       case StepKind::CaptureBegin:
-        return call_pool(PoolAction::CaptureBegin, step);
+        return begin_capture(step);
       case StepKind::CaptureEnd:
         return call_pool(PoolAction::CaptureEnd, step);
     }
@@ -246,6 +259,8 @@ class LiveRun {
     if (result.status == AllocateStatus::OutOfMemory) {
       write("a", "oom");
       write("m", caching::without_device_state(subject_.last_failure_text()));
+      if (index_ < counters_next_) return;
+      counters_next_ = index_ + kFailureInterval;
       return write_counters();
     }
     write("a", place(address_of(result.pointer)));
@@ -311,7 +326,9 @@ class LiveRun {
   std::unordered_map<std::uint64_t, Held> blocks_;
   std::uint64_t known_bug_count_ = 0;
   bool has_pools_ = false;
+  bool needs_capture_stream_ = false;
   std::uint64_t index_ = 0;
+  std::uint64_t counters_next_ = 0;  // after a failure at this step or later
   std::string line_;
 };
 

@@ -1,5 +1,5 @@
 // Test "gpus", of the node: each GPU alone, then all at once; how much slower cudaMalloc and
-// cudaFree get. Starts a process per GPU and waits for their end.
+// cudaFree get, beside GPUs that took turns. Starts a process per GPU and waits for their end.
 #include <cstddef>
 #include <vector>
 
@@ -37,7 +37,7 @@ TestAnswer run_gpus(const TestContext& context) {
     answer.figures.push_back(
         {.name = fmt::format("GPU {} of {} at once", working[i], working.size()),
          .threshold = "gpus.contention",
-         .value = together.p50_ns[i] / alone_ns[i],
+         .value = together.p50_ns[i] / (static_cast<double>(working.size()) * alone_ns[i]),
          .note = fmt::format("a pair alone {:.1f} us", alone_ns[i] / 1000)});
   }
   return answer;
