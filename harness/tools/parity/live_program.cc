@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <set>
 #include <type_traits>
 #include <unordered_map>
 #include <vector>
@@ -132,7 +133,7 @@ class LiveRun {
     subject_ = make_subject(backend, program.conf);
     has_pools_ = std::ranges::any_of(program.steps,
                                      [](const ProgramStep& step) { return is_of_pool(step.kind); });
-    needs_capture_stream_ = family_of(backend) == "caching" && !program.rules->pools_capture;
+    is_torch_ = family_of(backend) == "torch";
     if (family_of(backend) == "caching" &&
         program.conf.find("backend:cudaMallocAsync") != std::string::npos)
       make_stream_pool();
@@ -174,14 +175,29 @@ class LiveRun {
     }
   }
 
-  // The plugin of a release that marks captures has a stream for them, from the first one on.
-  void begin_capture(const ProgramStep& step) {
-    if (needs_capture_stream_) {
-      cudaStream_t stream = nullptr;
-      ALLOCMARK_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-      needs_capture_stream_ = false;
+  // The plugin of a release that marks captures has a stream for them, which may take a page of the
+  // device. Both sides make it when the first capture begins; without memory for it there is none.
+  [[nodiscard]] bool make_capture_stream() {
+    if (program_.rules->pools_capture || has_capture_stream_) return true;
+    cudaStream_t stream = nullptr;
+    if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess) {
+      static_cast<void>(cudaGetLastError());
+      return false;
     }
+    // The plugin makes its own in this one's place.
+    if (is_torch_) ALLOCMARK_CUDA_CHECK(cudaStreamDestroy(stream));
+    has_capture_stream_ = true;
+    return true;
+  }
+
+  void begin_capture(const ProgramStep& step) {
+    if (!make_capture_stream()) return;
+    captured_.insert(step.id);
     call_pool(PoolAction::CaptureBegin, step);
+  }
+
+  void end_capture(const ProgramStep& step) {
+    if (captured_.erase(step.id) > 0) call_pool(PoolAction::CaptureEnd, step);
   }
 
   void write(std::string_view letter, std::string_view text) {
@@ -234,7 +250,7 @@ class LiveRun {
       case StepKind::CaptureBegin:
         return begin_capture(step);
       case StepKind::CaptureEnd:
-        return call_pool(PoolAction::CaptureEnd, step);
+        return end_capture(step);
     }
   }
 
@@ -326,7 +342,9 @@ class LiveRun {
   std::unordered_map<std::uint64_t, Held> blocks_;
   std::uint64_t known_bug_count_ = 0;
   bool has_pools_ = false;
-  bool needs_capture_stream_ = false;
+  bool is_torch_ = false;
+  bool has_capture_stream_ = false;
+  std::set<std::uint64_t> captured_;  // pools
   std::uint64_t index_ = 0;
   std::uint64_t counters_next_ = 0;  // after a failure at this step or later
   std::string line_;
