@@ -117,7 +117,7 @@ dry_run() {
 steady_figures() {
   grep '"kind":"cell"' "$(results "$1")" | sort -t'"' -k4 |
     grep -oE '"(id|conf|allocator|status|placement_hash|trace_hash|modelled_driver_ns_total|oom_[a-z_]+|[a-z_]*bytes[a-z_]*|[a-z_]*driver_latency_ns_[a-z0-9]+|[a-z_]*_count)":("[^"]*"|[0-9.e+]+)' |
-    sort
+    grep -v '"host_taken_bytes"' | sort
 }
 
 same_run_twice() {
