@@ -95,7 +95,8 @@ void fill_from(CellResult& result, const VerifyReport& report) {
   result.reserved_bytes_at_requested_peak = report.reserved_bytes_at_requested_peak;
   result.device_bytes_peak = report.device_bytes_peak;
   result.driver_calls = report.driver_calls;
-  result.counters = report.pool_counters;
+  result.counters.insert(result.counters.end(), report.pool_counters.begin(),
+                         report.pool_counters.end());
   note_reuse(result, report);
   note_failed_before(result);
   if (!report.counts.stopped) return;

@@ -75,8 +75,8 @@ void add_bound(CLI::App* app, BoundCommand* command) {
   app->add_option("--run", command->run,
                   "A run's results.jsonl: the regret of its cells of this workload")
       ->type_name("FILE");
-  app->add_option("--out", command->out, "Write the packing there, with a column offset")
-      ->type_name("CSV");
+  app->add_option("-o,--out", command->out, "Write the packing there, as CSV with a column offset")
+      ->type_name("FILE");
   add_force(app, &command->force);
   app->add_option("--format", command->format, "table or json (one document)")
       ->check(CLI::IsMember({"table", "json"}))

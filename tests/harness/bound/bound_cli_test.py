@@ -55,7 +55,7 @@ class Packing(unittest.TestCase):
 
     def test_run(self):
         run = self.path("run")
-        code, _, error = call("run", "-w", WORKLOAD, "--allocator", "caching,async", "--device", "sim:h200",
+        code, _, error = call("run", "-w", WORKLOAD, "--allocator", "caching", "async", "--device", "sim:h200",
                               "--passes", "1", "--out", run)
         self.assertEqual(code, 0, error)
         code, text, error = call("bound", WORKLOAD, "--run", os.path.join(run, "results.jsonl"), "--format", "json")
