@@ -65,7 +65,7 @@ TEST_CASE("bad block files are refused with the line") {
 TEST_CASE("blocks of a trace live from their request to their free") {
   const TemporaryFolder folder;
   std::ofstream(folder.path("t.csv")) << "op,id,size,stream\nalloc,1,100,0\nalloc,2,50,0\n"
-                                         "free,1,,\nalloc,3,30,0\nfree,3,,\n";
+                                         "free,1,0,0\nalloc,3,30,0\nfree,3,0,0\n";
   const auto source = open_path_or_workload(folder.path("t.csv"), 1);
   const NamedBlocks named = blocks_of_trace(source.get());
   REQUIRE(named.blocks.size() == 3);

@@ -32,6 +32,7 @@ struct Cut {
   std::string workload;  // a trace file
   // What a kernel that ends by itself holds back depends on time, which passes for checks too.
   bool depends_on_time = false;
+  bool has_pools = false;  // private ones, which null has not
 };
 
 // The first events of the scenario.
@@ -52,7 +53,8 @@ Cut write_cut(const Scenario& scenario, const TemporaryFolder& folder) {
   }
   writer.finish();
   const bool has_kernels = std::ranges::count(events, EventKind::Kernel, &Event::kind) > 0;
-  return {.workload = "file:" + path, .depends_on_time = has_kernels};
+  const bool has_pools = std::ranges::any_of(events, is_of_pool, &Event::kind);
+  return {.workload = "file:" + path, .depends_on_time = has_kernels, .has_pools = has_pools};
 }
 
 struct Setting {
@@ -70,7 +72,8 @@ TEST_CASE("every scenario runs in smoke size and serves requests") {
   for (const NamedFile& file : scenario_files()) {
     const Scenario scenario = read_scenario(file.path);
     const Cut cut = write_cut(scenario, folder);
-    std::vector<Setting> confs = {{.allocator = "null", .conf = ""}};
+    std::vector<Setting> confs;
+    if (!cut.has_pools) confs.push_back({.allocator = "null", .conf = ""});
     if (scenario.confs.empty()) confs.push_back({.allocator = "caching", .conf = ""});
     for (const std::string& text : scenario.confs) {
       const Setting conf = setting_of(text);
