@@ -1,7 +1,7 @@
 // Exact search for a packing below a height. In: blocks, a height. Out: a packing, the proof that
 // there is none, or neither where the nodes did not suffice.
 //
-// Plans are built from below: blocks in order of their offsets, each as low as those before it
+// Packings are built from below: blocks in order of their offsets, each as low as those before it
 // allow. Every packing can be pushed down into such a one, so no other has to be looked at.
 #pragma once
 

@@ -1,7 +1,7 @@
 // What an allocator of a whole process does besides: it keeps all devices' live blocks in a table,
 // to find a block's device when it is given back. One lock around that table is what threads on
 // different devices wait for; PyTorch had it until https://github.com/pytorch/pytorch/pull/118550
-// divided the table. Calls flow through; blocks are noted under a lock.
+// divided the table. Blocks are noted under a lock.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,6 @@
 #include <mutex>
 #include <unordered_map>
 #include <vector>
-
-#include "allocators/backend/backend.h"
 
 namespace allocmark {
 
@@ -42,34 +40,6 @@ class BlockTable {
                   parts_.size()];
   }
   std::vector<Part> parts_;
-};
-
-// Not for null pointers: a request of size 0 has no block.
-class TabledBackend final : public Backend {
- public:
-  TabledBackend(Backend& inner, BlockTable& table) : inner_(inner), table_(table) {}
-
-  [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override {
-    const AllocateResult result = inner_.allocate(size_bytes, stream);
-    if (result.pointer != nullptr) table_.add(result.pointer, size_bytes);
-    return result;
-  }
-  void deallocate(void* pointer, std::uint64_t size_bytes, cudaStream_t stream) override {
-    if (pointer != nullptr) table_.remove(pointer);
-    inner_.deallocate(pointer, size_bytes, stream);
-  }
-  void record_stream(void* pointer, cudaStream_t stream) override {
-    inner_.record_stream(pointer, stream);
-  }
-  void trim() override { inner_.trim(); }
-  [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override {
-    return inner_.stats(stream);
-  }
-  [[nodiscard]] MemoryStats totals() const override { return inner_.totals(); }
-
- private:
-  Backend& inner_;
-  BlockTable& table_;
 };
 
 }  // namespace allocmark

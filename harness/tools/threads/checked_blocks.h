@@ -1,5 +1,5 @@
-// Which blocks live, of all threads together: a block that overlaps another one is said. Calls flow
-// through; the first overlap flows out. This file checks: its lock would spoil times.
+// Which blocks live, of all threads together: a block that overlaps another one is said. Blocks
+// flow in; the first overlap flows out. This file checks: its lock would spoil times.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,6 @@
 #include <string>
 
 #include <fmt/format.h>
-#include "allocators/backend/backend.h"
 
 namespace allocmark {
 
@@ -50,34 +49,6 @@ class CheckedBlocks {
   std::map<std::uintptr_t, std::uint64_t> sizes_;
   std::uint64_t request_count_ = 0;
   std::string overlap_;
-};
-
-// Not for null pointers: a request of size 0 has no block.
-class CheckedBackend final : public Backend {
- public:
-  CheckedBackend(Backend& inner, CheckedBlocks& blocks) : inner_(inner), blocks_(blocks) {}
-
-  [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override {
-    const AllocateResult result = inner_.allocate(size_bytes, stream);
-    if (result.pointer != nullptr) blocks_.add(result.pointer, size_bytes);
-    return result;
-  }
-  void deallocate(void* pointer, std::uint64_t size_bytes, cudaStream_t stream) override {
-    if (pointer != nullptr) blocks_.remove(pointer);
-    inner_.deallocate(pointer, size_bytes, stream);
-  }
-  void record_stream(void* pointer, cudaStream_t stream) override {
-    inner_.record_stream(pointer, stream);
-  }
-  void trim() override { inner_.trim(); }
-  [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override {
-    return inner_.stats(stream);
-  }
-  [[nodiscard]] MemoryStats totals() const override { return inner_.totals(); }
-
- private:
-  Backend& inner_;
-  CheckedBlocks& blocks_;
 };
 
 }  // namespace allocmark

@@ -31,6 +31,7 @@
 #include "harness/core/replay/simcu_api.h"
 #include "harness/tools/threads/block_table.h"
 #include "harness/tools/threads/checked_blocks.h"
+#include "harness/tools/threads/noting_backend.h"
 #include "harness/tools/threads/turns.h"
 
 namespace allocmark {
@@ -232,9 +233,9 @@ ThreadRun::Backends ThreadRun::wrap(const Backends& backends, BlockTable& table,
   Backends wrapped;
   for (const auto& backend : backends) {
     if (checked != nullptr) {
-      wrapped.push_back(std::make_unique<CheckedBackend>(*backend, *checked));
+      wrapped.push_back(std::make_unique<NotingBackend<CheckedBlocks>>(*backend, *checked));
     } else if (spec_.table != TableLock::None) {
-      wrapped.push_back(std::make_unique<TabledBackend>(*backend, table));
+      wrapped.push_back(std::make_unique<NotingBackend<BlockTable>>(*backend, table));
     }
   }
   return wrapped;
