@@ -114,6 +114,8 @@ int run(char** arguments) {
   if (!needs(facts, "libasan.so")) {  // which wants to be first itself
     if (wants_preload(facts)) put_last("LD_PRELOAD", runtime);
     put_last("LD_PRELOAD", (folder / "libsimcuda_preload.so").string());
+    const fs::path cupti = folder / "libcupti.so." SIMCUDA_MAJOR;
+    if (fs::exists(cupti)) put_last("LD_PRELOAD", cupti.string());
   }
   setenv("SIMCUDA_REPORT", "1", 1);
   setenv("SIMCUDA_REDIRECT_STATIC", "1", 1);

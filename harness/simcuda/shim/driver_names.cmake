@@ -1,12 +1,12 @@
 cmake_minimum_required(VERSION 3.25)
-# Reads the driver's header (cuda.h, cudaProfiler.h, cudaTypedefs.h) and writes what needs no more than its names:
+# Reads the driver's headers (cuda.h, cudaProfiler.h and their typedefs) and writes what needs no more than its names:
 #   STUBS     a weak stub for each function, which our own definition overrides at link time and which otherwise counts
 #             its call and returns CUDA_ERROR_NOT_SUPPORTED
 #   JUMPS     the variants for --default-stream per-thread (_ptsz, _ptds), which call the plain function; and names of old
 #             versions that differ in nothing but types which grew, which are the new ones' here
 #   VERSIONS  one row for each version of each function, the newest first, for cuGetProcAddress
 # In: INCLUDE, the folder of the headers.
-foreach(header cuda.h cudaProfiler.h cudaTypedefs.h)
+foreach(header cuda.h cudaProfiler.h cudaTypedefs.h cudaProfilerTypedefs.h)
   string(MAKE_C_IDENTIFIER ${header} text)
   file(READ ${INCLUDE}/${header} ${text})
 endforeach()
@@ -33,7 +33,7 @@ if(name_count LESS 400)
 endif()
 
 # Versions of each function, by its name without suffix: "3020" or "7000_ptsz".
-string(REGEX MATCHALL "PFN_cu[A-Z][A-Za-z0-9_]*_v[0-9]+(_pt[ds][sz])?\\)" pointers "${cudaTypedefs_h}")
+string(REGEX MATCHALL "PFN_cu[A-Z][A-Za-z0-9_]*_v[0-9]+(_pt[ds][sz])?\\)" pointers "${cudaTypedefs_h}${cudaProfilerTypedefs_h}")
 set(bases)
 foreach(pointer IN LISTS pointers)
   string(REGEX MATCH "PFN_(cu[A-Za-z0-9_]+)_v([0-9]+)(_pt[ds][sz])?\\)" unused "${pointer}")

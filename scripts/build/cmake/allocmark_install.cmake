@@ -18,6 +18,9 @@ install(FILES ${allocmark_cudart} DESTINATION lib/allocmark RENAME libcudart.so.
 target_include_directories(simcuda INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 install(TARGETS simcuda EXPORT allocmark_targets LIBRARY DESTINATION lib/simcuda)
 install(TARGETS simcuda_preload LIBRARY DESTINATION lib/simcuda)
+if(TARGET simcuda_cupti)
+  install(TARGETS simcuda_cupti LIBRARY DESTINATION lib/simcuda NAMELINK_SKIP)
+endif()
 install(FILES ${PROJECT_BINARY_DIR}/lib/simcuda/libcuda.so.1 ${PROJECT_BINARY_DIR}/lib/simcuda/libnvidia-ml.so.1
         DESTINATION lib/simcuda)
 install(DIRECTORY harness/simcuda/profiles DESTINATION lib/simcuda)

@@ -1,0 +1,96 @@
+// Facts of device code, against a binary and a fat binary that nvcc made of code_facts_kernels.cu.
+#include "harness/simcuda/shim/code_facts.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include "tests/catch.h"
+
+namespace {
+
+using simcuda::CodeFacts;
+using simcuda::KernelFacts;
+using simcuda::read_code;
+using simcuda::VariableFacts;
+
+CodeFacts read_file(const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  REQUIRE(bytes.size() > 64);
+  return read_code(bytes.c_str());
+}
+
+KernelFacts kernel(const CodeFacts& facts, std::string_view name) {
+  const auto found = std::find_if(facts.kernels.begin(), facts.kernels.end(),
+                                  [&](const KernelFacts& one) { return one.name == name; });
+  REQUIRE(found != facts.kernels.end());
+  return *found;
+}
+
+VariableFacts variable(const CodeFacts& facts, std::string_view name) {
+  const auto found = std::find_if(facts.variables.begin(), facts.variables.end(),
+                                  [&](const VariableFacts& one) { return one.name == name; });
+  REQUIRE(found != facts.variables.end());
+  return *found;
+}
+
+TEST_CASE("a binary says what its kernels take, and what its variables begin with") {
+  for (const char* path : {ALLOCMARK_CUBIN, ALLOCMARK_FATBIN}) {
+    INFO(path);
+    const CodeFacts facts = read_file(path);
+    REQUIRE(facts.kind == CodeFacts::Kind::Read);
+    CHECK(facts.architecture == 90);
+    CHECK(facts.constant_bytes == 64);
+    CHECK(facts.kernels.size() == 3);
+    const KernelFacts shared = kernel(facts, "with_shared");
+    CHECK(shared.shared_bytes == 256);
+    CHECK(shared.threads_max == 256);
+    CHECK(shared.local_bytes == 0);
+    CHECK(shared.register_count > 0);
+    REQUIRE(shared.parameters.size() == 3);
+    CHECK(shared.parameters[1].offset_bytes == 8);
+    CHECK(shared.parameters[1].size_bytes == 1);
+    CHECK(shared.parameters[2].offset_bytes == 16);
+    CHECK(shared.parameters[2].size_bytes == 8);
+    const KernelFacts local = kernel(facts, "with_local");
+    CHECK(local.local_bytes >= 800);
+    CHECK(local.shared_bytes == 0);
+    CHECK(local.register_count > shared.register_count);
+    CHECK(kernel(facts, "empty").parameters.empty());
+    CHECK(variable(facts, "counter").first_bytes == std::vector<unsigned char>{7, 0, 0, 0});
+    CHECK(variable(facts, "zeros").size_bytes == 400);
+    CHECK(variable(facts, "zeros").first_bytes.empty());
+    CHECK(variable(facts, "table").size_bytes == 64);
+  }
+}
+
+TEST_CASE("PTX says so too, but for registers and memory of kernels") {
+  const CodeFacts facts = read_code(
+      "/* a { in a comment */ .version 8.0 .target sm_86 .address_size 64\n"
+      ".global .align 8 .f64 halves[2] = {0d3FE0000000000000, 0d3FE0000000000000};\n"
+      ".global .s16 below = -2; // } \n"
+      ".extern .shared .align 16 .b8 dynamic[];\n"
+      ".func (.param .b32 out) helper(.param .b32 in) { ret; }\n"
+      ".visible .entry _Z1fv() .maxntid 32 { { ret; } }\n");
+  REQUIRE(facts.kind == CodeFacts::Kind::Read);
+  CHECK(facts.architecture == 86);
+  REQUIRE(facts.kernels.size() == 1);
+  CHECK(facts.kernels[0].name == "_Z1fv");
+  CHECK(facts.kernels[0].threads_max == 32);
+  CHECK(facts.variables.size() == 2);
+  CHECK(variable(facts, "halves").size_bytes == 16);
+  CHECK(variable(facts, "halves").first_bytes ==
+        std::vector<unsigned char>{0, 0, 0, 0, 0, 0, 0xe0, 0x3f, 0, 0, 0, 0, 0, 0, 0xe0, 0x3f});
+  CHECK(variable(facts, "below").first_bytes == std::vector<unsigned char>{0xfe, 0xff});
+}
+
+TEST_CASE("the host's programs and text are no device code") {
+  CHECK(read_file("/proc/self/exe").kind == CodeFacts::Kind::None);
+  CHECK(read_code("text that is long enough for a header").kind == CodeFacts::Kind::None);
+}
+
+}  // namespace
