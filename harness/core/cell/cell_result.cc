@@ -4,12 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <map>
 #include <string>
 #include <utility>
 
 #include "base/bytes.h"
 #include "base/median.h"
+#include "harness/core/check/pool_watch.h"
 #include "harness/core/measure/size_class.h"
 #include "results/derived.h"
 
@@ -18,25 +18,15 @@ namespace {
 
 // What each private pool still has: reserved, live, and stranded (results/DEFINITIONS.md).
 void fill_private_pools(CellResult& result, const Backend& backend) {
-  struct Bytes {
-    std::uint64_t reserved = 0;
-    std::uint64_t live = 0;
-  };
-  std::map<std::uint64_t, Bytes> pools;
-  for (const MemorySegment& segment : backend.segments()) {
-    if (segment.pool == 0) continue;
-    pools[segment.pool].reserved += segment.size_bytes;
-    for (const MemoryBlock& block : segment.blocks)
-      pools[segment.pool].live += block.state == MemoryBlockState::Free ? 0 : block.size_bytes;
-  }
-  for (const auto& [id, bytes] : pools) {
+  for (const auto& [id, bytes] : bytes_by_pool(backend)) {
+    if (id == 0) continue;
     const std::string name = "private_pool" + std::to_string(id) + ".";
     const auto add = [&](const char* what, std::uint64_t value) {
       result.counters.emplace_back(name + what, static_cast<std::int64_t>(value));
     };
-    add("reserved_bytes", bytes.reserved);
-    add("live_bytes", bytes.live);
-    add("stranded_bytes", bytes.reserved - bytes.live);
+    add("reserved_bytes", bytes.reserved_bytes);
+    add("live_bytes", bytes.live_bytes);
+    add("stranded_bytes", bytes.stranded_bytes());
   }
 }
 

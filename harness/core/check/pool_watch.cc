@@ -4,19 +4,25 @@
 
 namespace allocmark {
 
+std::map<std::uint64_t, PoolBytes> bytes_by_pool(const Backend& backend) {
+  std::map<std::uint64_t, PoolBytes> pools;
+  for (const MemorySegment& segment : backend.segments()) {
+    PoolBytes& bytes = pools[segment.pool];
+    bytes.reserved_bytes += segment.size_bytes;
+    for (const MemoryBlock& block : segment.blocks)
+      bytes.live_bytes += block.state == MemoryBlockState::Free ? 0 : block.size_bytes;
+  }
+  return pools;
+}
+
 PoolWatch::Look PoolWatch::look() const {
   Look look;
-  for (const MemorySegment& segment : backend_->segments()) {
-    look.reserved_bytes += segment.size_bytes;
-    if (segment.pool == 0 || !use_counts_.contains(segment.pool)) continue;
-    Held& held = look.by_pool[segment.pool];
-    held.reserved_bytes += segment.size_bytes;
-    for (const MemoryBlock& block : segment.blocks)
-      held.live_bytes += block.state == MemoryBlockState::Free ? 0 : block.size_bytes;
-  }
-  for (const auto& [pool, held] : look.by_pool) {
-    look.pools.reserved_bytes += held.reserved_bytes;
-    look.pools.live_bytes += held.live_bytes;
+  for (const auto& [pool, bytes] : bytes_by_pool(*backend_)) {
+    look.reserved_bytes += bytes.reserved_bytes;
+    if (pool == 0 || !use_counts_.contains(pool)) continue;
+    look.by_pool[pool] = bytes;
+    look.pools.reserved_bytes += bytes.reserved_bytes;
+    look.pools.live_bytes += bytes.live_bytes;
   }
   return look;
 }

@@ -15,6 +15,16 @@
 
 namespace allocmark {
 
+// What a pool has of the device.
+struct PoolBytes {
+  std::uint64_t reserved_bytes = 0;
+  std::uint64_t live_bytes = 0;  // with blocks that another stream still uses
+  [[nodiscard]] std::uint64_t stranded_bytes() const { return reserved_bytes - live_bytes; }
+};
+
+// By pool; 0 is the memory of no private pool.
+[[nodiscard]] std::map<std::uint64_t, PoolBytes> bytes_by_pool(const Backend& backend);
+
 class PoolWatch {
  public:
   explicit PoolWatch(const Backend& backend) : backend_(&backend) {}
@@ -29,15 +39,10 @@ class PoolWatch {
   [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> counters();
 
  private:
-  struct Held {
-    std::uint64_t reserved_bytes = 0;
-    std::uint64_t live_bytes = 0;  // with blocks that another stream still uses
-    [[nodiscard]] std::uint64_t stranded_bytes() const { return reserved_bytes - live_bytes; }
-  };
   struct Look {
     std::uint64_t reserved_bytes = 0;  // of all memory
-    Held pools{};                      // of all private pools
-    std::map<std::uint64_t, Held> by_pool{};
+    PoolBytes pools{};                 // of all private pools
+    std::map<std::uint64_t, PoolBytes> by_pool{};
   };
   // Calls of empty_cache with no request between them.
   struct Return {
