@@ -188,4 +188,10 @@ std::optional<double> waste_share(const CellResult& cell) {
   return unused_share(cell.requested_bytes_peak, cell.device_bytes_peak);
 }
 
+std::optional<std::int64_t> counter_of(const CellResult& cell, std::string_view name) {
+  const auto found = std::ranges::find(
+      cell.counters, name, [](const auto& counter) { return std::string_view(counter.first); });
+  return found == cell.counters.end() ? std::nullopt : std::optional(found->second);
+}
+
 }  // namespace allocmark

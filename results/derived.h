@@ -82,4 +82,7 @@ struct FragmentationDefinition {
 // the program's peak was not reached then. The same floor applies.
 [[nodiscard]] std::optional<double> waste_share(const CellResult& cell);
 
+// One of the cell's counters by its name; nothing where the cell has none of that name.
+[[nodiscard]] std::optional<std::int64_t> counter_of(const CellResult& cell, std::string_view name);
+
 }  // namespace allocmark

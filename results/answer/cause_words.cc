@@ -11,18 +11,13 @@
 #include <fmt/ranges.h>
 
 #include "base/bytes.h"
+#include "results/derived.h"
 
 namespace allocmark {
 namespace {
 
 // Streams that are named one by one; the rest is counted.
 constexpr std::size_t kStreamsNamedMax = 3;
-
-std::optional<std::int64_t> counter_of(const CellResult& cell, std::string_view name) {
-  const auto found = std::ranges::find(
-      cell.counters, name, [](const auto& counter) { return std::string_view(counter.first); });
-  return found == cell.counters.end() ? std::nullopt : std::optional(found->second);
-}
 
 std::string counter_bytes_text(std::int64_t bytes) {
   return format_bytes(static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 0)));

@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "base/bytes.h"
+#include "results/derived.h"
 
 namespace allocmark {
 namespace {
@@ -52,15 +53,11 @@ std::vector<const CellResult*> served_cells(const Answer& answer) {
 }
 
 constexpr std::size_t kPoolCellsMax = 3;  // that are told; the file has all
-constexpr std::string_view kPools = "private_pools.";
 constexpr std::string_view kStrandedOfPool = "private_pools.stranded_bytes_of_pool";
 
 std::optional<std::uint64_t> pool_counter(const CellResult& cell, std::string_view name) {
-  for (const auto& [key, value] : cell.counters) {
-    if (key.starts_with(kPools) && std::string_view(key).substr(kPools.size()) == name)
-      return static_cast<std::uint64_t>(value);
-  }
-  return std::nullopt;
+  const auto value = counter_of(cell, fmt::format("private_pools.{}", name));
+  return value ? std::optional(static_cast<std::uint64_t>(*value)) : std::nullopt;
 }
 
 // "1.64 GiB are stranded in 51 of them (64.0 MiB in pool 3)"

@@ -53,6 +53,7 @@ enum Place : unsigned {
   kFreeP99,
   kWaste,
   kFreeScaled,
+  kStranded,
   kRequestedPeak,
   kOomRate,
   kAllocateP999,
@@ -213,6 +214,7 @@ class Builder {
     const Unit unit = bytes_unit(std::max(largest(requested), largest(reserved)));
     add({"peak", "requested", unit.name, kRequestedPeak}, requested, unit.divisor, unit.decimals);
     add({"peak", "reserved", unit.name, kReservedPeak}, reserved, unit.divisor, unit.decimals);
+    add_stranded(unit);
     add({"", "waste", "%", kWaste},
         values([](const CellResult& cell) { return 100 * or_undefined(waste_share(cell)); }), 1, 1);
     add({"driver", "calls", "", kDriverCalls}, values([](const CellResult& cell) {
@@ -234,6 +236,16 @@ class Builder {
   Columns take() { return std::move(columns_); }
 
  private:
+  // Where cells have private pools: memory in them that no request of another pool gets.
+  void add_stranded(const Unit& unit) {
+    const auto stranded = values([](const CellResult& cell) {
+      const auto bytes = counter_of(cell, "private_pools.stranded_bytes_peak");
+      return bytes ? static_cast<double>(*bytes) : kUndefined;
+    });
+    if (std::ranges::none_of(stranded, [](double bytes) { return std::isfinite(bytes); })) return;
+    add({"peak", "stranded", unit.name, kStranded}, stranded, unit.divisor, unit.decimals);
+  }
+
   // Of a step as the program's user sees it, and what the setting adds to it.
   void add_wall_times() {
     const auto wall = [&](auto value_of) {

@@ -192,6 +192,18 @@ TEST_CASE("scaled values stand beside those measured where the host is of anothe
   CHECK_FALSE(contains(table(0, 0), "at card"));
 }
 
+TEST_CASE("what private pools strand has a column where a cell has pools") {
+  std::vector<CellResult> cells = sample::run();
+  CHECK_FALSE(contains(render_table(cells), "stranded"));
+  const auto measured = std::ranges::find_if(
+      cells, [](const CellResult& cell) { return cell.status == CellStatus::Ok; });
+  REQUIRE(measured != cells.end());
+  constexpr std::int64_t kStrandedBytes = 1234 * (1 << 20) + (1 << 19);
+  measured->counters.emplace_back("private_pools.stranded_bytes_peak", kStrandedBytes);
+  CHECK(contains(render_table(cells), "stranded"));
+  CHECK(contains(render_table(cells), " 1234.5 "));
+}
+
 TEST_CASE("readers get words for a cause of an OOM, not the name under which it is stored") {
   std::vector<CellResult> cells = sample::run();
   cells[0].oom_cause_counts = std::vector<std::uint64_t>(kOomCauseCount, 1);
