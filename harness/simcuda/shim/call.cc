@@ -35,6 +35,14 @@ ApiRecord* api_list = nullptr;
 std::size_t api_count_so_far = 0;
 std::atomic<int> sticky_error{0};
 
+// Of a thread whose state has ended: destructors of static objects make calls after that.
+struct EndedThread {
+  bool has_ended = false;
+  int device = 0;
+  CUcontext context = nullptr;
+};
+thread_local constinit EndedThread ended_thread;
+
 // Folds a thread's counters into the totals when it ends.
 struct ThreadStateOwner {
   std::unique_ptr<ThreadState> state;
@@ -49,6 +57,7 @@ struct ThreadStateOwner {
       all.ended_calls[i] += state->calls[i].load(std::memory_order_relaxed);
     }
     all.threads.remove(state.get());
+    ended_thread = {.has_ended = true, .device = state->device, .context = state->context};
     current_thread_state = nullptr;
   }
 };
@@ -84,6 +93,11 @@ ThreadState& make_thread_state() {
     all.threads.push_back(state.get());
   }
   current_thread_state = state.get();
+  if (ended_thread.has_ended) {  // nobody is left to end this one
+    state->device = ended_thread.device;
+    state->context = ended_thread.context;
+    return *state.release();
+  }
   thread_state_owner.state = std::move(state);
   return *current_thread_state;
 }

@@ -1,6 +1,6 @@
-// A program that meets what simcuda lacks, for simcuda_run_test.sh. In: kernel, module, managed or
-// pools; or nvrtc or cupti, and the path of that library, both of which look into the driver. Out:
-// the errors by number, and how long the kernel took.
+// A program that meets what simcuda lacks, for simcuda_run_test.sh. In: kernel, module, managed,
+// exit or pools; or nvrtc or cupti, and the path of that library, both of which look into the
+// driver. Out: the errors by number, and how long the kernel took.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -102,6 +102,17 @@ void compile_kernel(const char* path) {
               ptx_bytes > 50 ? "yes" : "no");
 }
 
+// Memory that a static object frees, after all that belongs to the main thread has ended.
+struct StaticBlock {
+  void* block = nullptr;
+  ~StaticBlock() {
+    if (block == nullptr) return;
+    const int freed = cudaFree(block);
+    std::printf("freed %d, again %d\n", freed, cudaFree(block));
+  }
+};
+StaticBlock static_block;
+
 // A profiler that finds no tables of the driver may say so, and must not end the program.
 void start_profiler(const char* path) {
   void* const library = dlopen(path, RTLD_NOW);
@@ -135,6 +146,8 @@ int main(int argument_count, char** arguments) {
     compile_kernel(arguments[2]);
   } else if (mode == "cupti" && argument_count == 3) {
     start_profiler(arguments[2]);
+  } else if (mode == "exit") {
+    std::printf("malloc %d\n", cudaMalloc(&static_block.block, 1 << 20));
   } else if (mode == "managed") {
     void* pointer = nullptr;
     std::printf("managed %d\n", cudaMallocManaged(&pointer, 1 << 20, cudaMemAttachGlobal));

@@ -76,6 +76,9 @@ expect 0 "host 801, shared 801, exported 1" "pool of host memory: 1 times, first
 expect 0 "loaded 0, missing 500, found 0" "launch 801, 0 ms" "simcuda lacks: kernel idle_kernel" -- \
   "$launcher" "$gaps_program" module
 
+# Calls of destructors of static objects, where freed memory has other bytes.
+expect 0 "malloc 0" "freed 0, again 1" -- env MALLOC_PERTURB_=85 "$launcher" "$gaps_program" exit
+
 # Kernels that do nothing, for as long as is said.
 for case in nothing:0 nothing:5000000:5 _of_gaps:7000000:7 nothing:1000000,kernel_of:9000000:9; do
   kernels=${case%:*}
