@@ -59,7 +59,7 @@ PinnedBlock HostCache::allocate(std::uint64_t size_bytes) {
   if (size_bytes == 0) return {};
   Pool& pool = current_pool();
   const bool in_background = settings_.pinned_use_background_threads && &pool == &default_pool_;
-  if (!in_background) take_passed(pool);
+  if (!in_background) take_passed_unless_capturing(pool);
   const std::uint64_t wanted_bytes = block_bytes(size_bytes, settings_);
   if (wanted_bytes == 0) return {};
   Block* block = take_free(wanted_bytes, pool);
@@ -101,7 +101,7 @@ void HostCache::deallocate(Address address) {
 }
 
 void HostCache::empty_cache() {
-  take_passed(default_pool_);
+  take_passed_unless_capturing(default_pool_);
   empty_pool(default_pool_);
   for (auto next = pools_.begin(); next != pools_.end();) {
     Pool& pool = *next->second;
@@ -109,7 +109,7 @@ void HostCache::empty_cache() {
       ++next;
       continue;
     }
-    take_passed(pool);
+    take_passed_unless_capturing(pool);
     empty_pool(pool);
     const bool is_gone = pool.blocks.empty();
     if (is_gone && pool.counters == &pool.own) default_pool_.own.add(pool.own);
@@ -234,6 +234,11 @@ Address HostCache::take_from_segment(std::uint64_t size_bytes) {
   const Address address = segment_.first + segment_.used_bytes;
   segment_.used_bytes += step_bytes;
   return address;
+}
+
+// PyTorch asks for no event while its current stream is captured. Its thread's own stream is not.
+void HostCache::take_passed_unless_capturing(Pool& pool) {
+  if (capturing_ == 0) take_passed(pool);
 }
 
 void HostCache::take_passed(Pool& pool) {

@@ -113,6 +113,7 @@ class HostCache {
   [[nodiscard]] Address pin(std::uint64_t size_bytes, PinKind kind);
   [[nodiscard]] Address take_from_segment(std::uint64_t size_bytes);
   void take_passed(Pool& pool);
+  void take_passed_unless_capturing(Pool& pool);
   void take_passed_of_size(std::uint64_t size_bytes, Pool& pool);
   [[nodiscard]] bool settle(const Wait& wait, std::int64_t counted_bytes);
   void return_block(Block* block, std::int64_t counted_bytes, bool waited);

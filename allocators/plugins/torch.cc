@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "allocators/caching/caching.h"
 #include "allocators/caching/config.h"
@@ -80,41 +81,10 @@ void load_older_runtime(const std::string& plugin) {
   if (std::filesystem::exists(runtime, error)) dlopen(runtime.c_str(), RTLD_NOW | RTLD_GLOBAL);
 }
 
-struct LoadedPlugin {
-  const AllocmarkTorchPlugin* table = nullptr;
-  std::string path;
-  std::string conf;
-};
-
-// Loads the plugin once. c10 reads its config string while it is loaded, so the variable is set
-// before.
 const AllocmarkTorchPlugin& load_plugin(const std::string& version, const std::string& conf) {
-  static LoadedPlugin loaded;
-  const std::string path = plugin_path(version);
-  if (loaded.table != nullptr) {
-    if (loaded.path != path)
-      throw plugin_error("one process can hold one release of PyTorch", path,
-                         "one is loaded already: " + loaded.path);
-    if (loaded.conf != conf) {
-      throw plugin_error("PyTorch's allocator reads its config string once per process", path,
-                         "a second one: " + conf);
-    }
-    return *loaded.table;
-  }
-  unsetenv("PYTORCH_ALLOC_CONF");
-  if (conf.empty()) {
-    unsetenv(kConfVariable);
-  } else {
-    setenv(kConfVariable, conf.c_str(), 1);
-  }
-  load_older_runtime(path);
-  const PluginTable plugin =
-      load_plugin_table(path, "allocmark_torch_plugin", ALLOCMARK_TORCH_PLUGIN_VERSION);
-  if (plugin.table == nullptr)
-    throw plugin_error("PyTorch's allocator cannot be used", path, plugin.problem);
-  loaded = {
-      .table = static_cast<const AllocmarkTorchPlugin*>(plugin.table), .path = path, .conf = conf};
-  return *loaded.table;
+  return *static_cast<const AllocmarkTorchPlugin*>(torch_plugin_table(
+      version, conf,
+      {.symbol = "allocmark_torch_plugin", .version = ALLOCMARK_TORCH_PLUGIN_VERSION}));
 }
 
 BackendEntry entry_for(const std::string& version) {
@@ -135,6 +105,29 @@ BackendEntry entry_for(const std::string& version) {
 }
 
 }  // namespace
+
+// c10 reads its config string while it is loaded, so the variable is set before.
+const void* torch_plugin_table(const std::string& version, const std::string& conf,
+                               const TorchTable& wanted) {
+  static std::optional<std::pair<std::string, std::string>> loaded;  // its path and its conf
+  const std::string path = plugin_path(version);
+  if (loaded && loaded->first != path)
+    throw plugin_error("one process can hold one release of PyTorch", path,
+                       "one is loaded already: " + loaded->first);
+  if (loaded && loaded->second != conf)
+    throw plugin_error("PyTorch's allocator reads its config string once per process", path,
+                       "a second one: " + conf);
+  if (!loaded) {
+    unsetenv("PYTORCH_ALLOC_CONF");
+    conf.empty() ? unsetenv(kConfVariable) : setenv(kConfVariable, conf.c_str(), 1);
+    load_older_runtime(path);
+  }
+  const PluginTable plugin = load_plugin_table(path, wanted.symbol, wanted.version);
+  if (plugin.table == nullptr)
+    throw plugin_error("PyTorch's allocator cannot be used", path, plugin.problem);
+  loaded = {path, conf};
+  return plugin.table;
+}
 
 TorchBackend::TorchBackend(const BackendOptions& options, const std::string& version)
     : plugin_(nullptr), plugin_path_(plugin_path(version)) {

@@ -52,6 +52,16 @@ class TorchBackend final : public Backend {
 // torch@2.13.0 and so on: the releases that scripts/build/fetch_torch.sh has fetched.
 [[nodiscard]] std::vector<BackendEntry> torch_releases();
 
+// A table of functions that a plugin hands over.
+struct TorchTable {
+  const char* symbol = nullptr;  // of the function that gives it
+  int version = 0;
+};
+// Loads the plugin of a release, as TorchBackend names it, and keeps it: a process holds one, with
+// one config string. Throws EnvironmentError with the reason.
+[[nodiscard]] const void* torch_plugin_table(const std::string& version, const std::string& conf,
+                                             const TorchTable& wanted);
+
 // Of the plugin behind `torch` (empty) or torch@VERSION: "2.13.0"; empty where there is none.
 [[nodiscard]] std::string torch_version_of(const std::string& version);
 

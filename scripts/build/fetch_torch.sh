@@ -42,15 +42,16 @@ cuda_include() {
   fail 4 "no headers of CUDA are found; set CUDA_ROOT to a toolkit"
 }
 
-# The plugin of one fetched folder. Functions of CUDA are found when it is loaded.
+# The plugin of one fetched folder. Functions of CUDA are found when it is loaded. Wheels are built without
+# PyTorch's debug assertions, and so are the templates in its headers here.
 build_plugin() {
   local folder=$1 version=$2 include id
   if [ -d "$folder/cuda/include" ]; then include=$folder/cuda/include; else include=$(cuda_include); fi
   id=$(readelf -n "$folder/lib/libc10_cuda.so" | sed -n 's/.*Build ID: //p' | head -1)
   [ -n "$id" ] || fail 2 "$folder/lib/libc10_cuda.so has no build id to know it by"
-  "${CXX:-g++}" -std=c++20 -O2 -fPIC -shared -fvisibility=hidden -w -I"$ROOT" -isystem "$folder/include" \
+  "${CXX:-g++}" -std=c++20 -O2 -DNDEBUG -fPIC -shared -fvisibility=hidden -w -I"$ROOT" -isystem "$folder/include" \
     -isystem "$include" -DALLOCMARK_TORCH_VERSION="\"$version\"" -DALLOCMARK_TORCH_LIBRARY_ID="\"$id\"" \
-    "$ROOT/allocators/plugins/torch_plugin/torch_plugin.cc" -o "$folder/liballocmark_torch.so" \
+    "$ROOT"/allocators/plugins/torch_plugin/torch_{plugin,host}.cc -o "$folder/liballocmark_torch.so" \
     "$folder/lib/libc10_cuda.so" "$folder/lib/libc10.so" -Wl,--unresolved-symbols=ignore-all -Wl,-rpath,'$ORIGIN/lib'
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Takes from a wheel of PyTorch what its allocator needs, without loading the rest: libc10.so, libc10_cuda.so and the headers of both.
+"""Takes from a wheel of PyTorch what its allocator needs, without loading the rest: libc10.so, libc10_cuda.so, the headers of both,
+and the header that is the whole cache of pinned memory.
 
 A wheel is a zip archive of 500 to 900 MB; where it lies on a server, ranges of it are read, about 14 MB. Where the libraries want
 another CUDA runtime than the program's, that runtime and its headers come from its own wheel. pip says where wheels are. What is read must be
@@ -25,7 +26,7 @@ import zipfile
 from pathlib import Path
 
 LIBRARIES = ("torch/lib/libc10.so", "torch/lib/libc10_cuda.so")
-HEADERS = ("torch/include/c10/", "torch/include/torch/headeronly/")
+HEADERS = ("torch/include/c10/", "torch/include/torch/headeronly/", "torch/include/ATen/core/CachingHostAllocator.h")
 OLDEST = (2, 9)
 MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine of an ELF file
 BUFFER_BYTES = 4 << 20

@@ -38,23 +38,14 @@ KEPT = {
     "simcuda::StreamOrder::remembered_count": "tests hold its growth to a bound",
     "simcuda::VirtualMemory::reserved": "tests ask what is reserved",
 }
+# Called by templates of headers that are not ours.
+KEPT |= dict.fromkeys(("host_cache.h getBackgroundThreadPool", "host_cache.h get_current_stream", "host_cache.h stream_is_capturing"),
+                      "PyTorch's template calls it")
 # The whole of PyTorch's host allocator is held to its recording by tests; no workload uses pinned memory yet.
 KEPT |= dict.fromkeys((
-    "counting_driver.h pin_calls",
     "counting_driver.h pinned_count",
     "counting_driver.h unpin_calls",
     "host_cache.h pinned_bytes_peak",
-    "host_caching::CountingDriver::release",
-    "host_caching::HostCache::background_pass",
-    "host_caching::HostCache::begin_capture",
-    "host_caching::HostCache::deallocate",
-    "host_caching::HostCache::empty_cache",
-    "host_caching::HostCache::end_capture",
-    "host_caching::HostCache::release_pool",
-    "host_caching::HostCache::reset_accumulated",
-    "host_caching::HostCache::reset_peak",
-    "host_caching::HostCache::statistics",
-    "host_caching::HostCache::use",
     "host_caching::all_host_rules",
 ), "part of PyTorch's host allocator, which no workload uses yet")
 

@@ -35,6 +35,8 @@ def wheel(folder, version="2.13.0+cu130", cuda="'13.0'", libraries=("libc10.so",
         for name in libraries:
             archive.writestr(f"torch/lib/{name}", library(machine))
         archive.writestr("torch/include/c10/core/Allocator.h", "// a header\n")
+        archive.writestr("torch/include/ATen/core/CachingHostAllocator.h", "// a header\n")
+        archive.writestr("torch/include/ATen/core/Tensor.h", "// a header\n")
         archive.writestr("torch/lib/libtorch_cuda.so", bytes(1000))
         for name in extra:
             archive.writestr(name, "")
@@ -66,7 +68,8 @@ class FetchTorch(unittest.TestCase):
         major, cuda = torch_wheel.take_torch("2.13.0", self.folder / "out", str(wheel(self.folder)))
         self.assertEqual((major, cuda), (13, "13.0"))
         files = sorted(str(path.relative_to(self.folder / "out")) for path in (self.folder / "out").rglob("*") if path.is_file())
-        self.assertEqual(files, ["include/c10/core/Allocator.h", "lib/libc10.so", "lib/libc10_cuda.so", "version.py"])
+        headers = ["include/ATen/core/CachingHostAllocator.h", "include/c10/core/Allocator.h"]
+        self.assertEqual(files, [*headers, "lib/libc10.so", "lib/libc10_cuda.so", "version.py"])
 
     def test_refuses_a_cpu_only_wheel(self):
         self.refused(wheel(self.folder, "2.13.0+cpu", "None", ("libc10.so",)), "PyTorch 2.13.0+cpu is a CPU-only wheel")

@@ -85,7 +85,7 @@ typedef struct AllocmarkTorchPlugin {
   const char* (*version_text)(void);  // "2.11.0"
 } AllocmarkTorchPlugin;
 
-// The one symbol a plugin exports.
+// A plugin exports this, and what host_plugin.h has.
 const AllocmarkTorchPlugin* allocmark_torch_plugin(void);
 
 #ifdef __cplusplus

@@ -1,5 +1,6 @@
 // PyTorch's own CUDA caching allocator behind our plugin interface: headers of c10 and two
 // libraries, no Python and no libtorch. Everything c10 throws becomes a status and a text.
+#include "allocators/plugins/torch_plugin/guarded.h"
 #include "allocators/plugins/torch_plugin/plugin.h"
 #include "allocators/plugins/torch_plugin/private_pools.h"
 
@@ -42,25 +43,8 @@ namespace {
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
-std::string last_error_text;
-
-// Runs `body`; what it throws becomes a status.
-template <typename Body>
-int guarded(Body body) {
-  try {
-    body();
-    return kAllocmarkPluginOk;
-  } catch (const c10::OutOfMemoryError& error) {
-    last_error_text = error.what_without_backtrace();
-    return kAllocmarkPluginOutOfMemory;
-  } catch (const c10::Error& error) {
-    last_error_text = error.what_without_backtrace();
-    return kAllocmarkPluginError;
-  } catch (const std::exception& error) {
-    last_error_text = error.what();
-    return kAllocmarkPluginError;
-  }
-}
+using allocmark_torch::guarded;
+using allocmark_torch::last_error_text;
 
 struct LoadedLibrary {
   std::string path;
@@ -94,8 +78,10 @@ int note_library(dl_phdr_info* info, std::size_t /*size*/, void* data) {
   return 1;
 }
 
+}  // namespace
+
 // Headers of one release with the library of another would read each other's structures wrongly.
-void require_own_library() {
+void allocmark_torch::require_own_library() {
   LoadedLibrary loaded;
   dl_iterate_phdr(note_library, &loaded);
   if (loaded.id == ALLOCMARK_TORCH_LIBRARY_ID) return;
@@ -104,6 +90,8 @@ void require_own_library() {
       " (libc10_cuda " ALLOCMARK_TORCH_LIBRARY_ID "), but the library that it loaded is another: " +
       loaded.path + " (" + (loaded.id.empty() ? "no build id" : loaded.id) + ")");
 }
+
+namespace {
 
 // The fraction whose product with the device's memory, cut to whole bytes as c10 does, is exactly
 // the limit.
@@ -131,7 +119,7 @@ int open_allocator(std::uint64_t memory_limit_bytes) {
   static bool opened_before = false;
   const int status = guarded([&] {
     static const bool started = [] {
-      require_own_library();
+      allocmark_torch::require_own_library();
       c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; });
       const c10::DeviceIndex device_count = c10::cuda::device_count_ensure_non_zero();
       if (c10::cuda::detail::init_p2p_access_cache != nullptr)

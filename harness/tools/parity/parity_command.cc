@@ -102,6 +102,8 @@ void add_parity(CLI::App* app, ParityCommand* command) {
   app->add_flag("--verbose", command->verbose, "Print a line for every golden");
   app->add_flag("--live", command->live,
                 "Compare with PyTorch's own allocator (backend torch), now, on simulated devices");
+  app->add_flag("--host", command->host,
+                "With --live: compare the cache of pinned host memory, by random operations");
   app->add_option("--seed", command->seed, "Seed of the first random program")->type_name("N");
   app->add_option("--operations", command->operation_count, "Random operations in all")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000'000}))
@@ -123,7 +125,7 @@ void add_parity(CLI::App* app, ParityCommand* command) {
 
 ExitCode run_parity(const ParityCommand& command) {
   if (command.live) {
-    return live_command(command);
+    return command.host ? host_live_command(command) : live_command(command);
   }
   if (command.goldens.empty()) {
     throw UsageError({.what = "there is nothing to compare with",

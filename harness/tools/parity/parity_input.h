@@ -20,6 +20,7 @@ struct ParityCommand {
   // Against PyTorch's own allocator instead of goldens; `trace` is then "random" for programs made
   // from `seed`.
   bool live = false;
+  bool host = false;  // with `live`: the cache of pinned memory
   std::uint64_t seed = 1;
   std::uint64_t operation_count = 1'000'000;
   std::string limit;        // memory limit of both; empty = none
@@ -30,6 +31,8 @@ struct ParityCommand {
 
 // The part that --live asks for.
 [[nodiscard]] ExitCode live_command(const ParityCommand& command);
+// The part that --live --host asks for.
+[[nodiscard]] ExitCode host_live_command(const ParityCommand& command);
 
 // A workload or a trace file.
 [[nodiscard]] std::vector<caching::ParityOperation> read_operations(const std::string& trace);

@@ -228,6 +228,24 @@ TEST_CASE("a machine without room refuses, and nothing is counted or held") {
   CHECK(reserved.driver.pin_calls() == 2);
 }
 
+TEST_CASE("in a capture no event is looked at, but by the background thread") {
+  for (const bool in_background : {false, true}) {
+    Setup setup("2.13", in_background ? "pinned_use_background_threads:True" : "");
+    const Address a = setup.take(kMiB);
+    (void)setup.cache.use(a, 1);
+    setup.cache.deallocate(a);  // the event has passed
+    setup.cache.begin_capture(7);
+    setup.cache.empty_cache();
+    CHECK(setup.count("num_host_free") == 0);
+    setup.cache.background_pass();
+    setup.cache.empty_cache();
+    CHECK(setup.count("num_host_free") == (in_background ? 1 : 0));
+    setup.cache.end_capture();
+    setup.cache.empty_cache();
+    CHECK(setup.count("num_host_free") == 1);
+  }
+}
+
 TEST_CASE("the cache gives everything back when it goes") {
   CountingDriver driver;
   {
