@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Runs other projects' own tests on simcuda, and writes what came of it as a page.
 
-simcuda_suites.py SIMCUDA_RUN PAGE [--work FOLDER] [--source NAME=REPOSITORY]: installs each project's wheel from PyPI into a virtual environment in
-FOLDER, takes its tests from its repository at the wheel's version, and runs each file as `simcuda-run --kernels nothing python -m
-pytest` on two simulated GPUs. The page says suite, version, tests run, passed, skipped and failed by cause. Exit code 1 where a suite could not be
-had, or a file crashed or took too long."""
+simcuda_suites.py SIMCUDA_RUN PAGE [--work FOLDER] [--source NAME=REPOSITORY] [--only NAME]: installs each project's wheel from PyPI into a
+virtual environment in FOLDER, takes its tests from the wheel or from its repository at the wheel's version, and runs each file as
+`simcuda-run --kernels nothing python -m pytest` on two simulated GPUs. C++ libraries are built from their sources with the shared runtime
+(suites/NAME/CMakeLists.txt), and projects whose tests cannot be had are started by suites/start/. The page says suite, version, tests run,
+passed, skipped and failed by cause. Exit code 1 where a suite could not be had, or a file crashed or took too long."""
 import argparse
 import collections
+import dataclasses
 import datetime
 import os
 import pathlib
@@ -15,13 +17,37 @@ import subprocess
 import sys
 import xml.etree.ElementTree
 
-# Name, package, what else it needs, repository of the tests, files of tests there.
+HERE = pathlib.Path(__file__).resolve().parent / "suites"
+TIMEOUT_S = 600  # of one file
+NUMBA = "numba.cuda.tests.cudadrv"
+# Failures of tests that look at what a kernel wrote, by their first line.
+VALUES = re.compile(r"assert array\(|assert np\.int32\(|Arrays are not equal|np\.False_ is not true|Mismatched elements|Not equal to tolerance")
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    name: str
+    package: str  # on PyPI
+    more: tuple  # packages that it needs besides
+    tests: tuple  # files of the repository or of suites/start/, or modules of the wheel
+    repository: str = ""
+    kind: str = "repository"  # or "wheel", "start", "build"
+    tag: str = "v{}"
+    values: tuple = ()  # tests that look at what kernels wrote, where their first line does not tell
+
+
 SUITES = (
-    ("CuPy", "cupy-cuda13x", ("pytest", "numpy"), "https://github.com/cupy/cupy",
-     ("tests/cupy_tests/cuda_tests/test_memory.py", "tests/cupy_tests/cuda_tests/test_memory_hook.py", "tests/cupy_tests/cuda_tests/test_stream.py",
-      "tests/cupy_tests/cuda_tests/test_device.py")),
+    Suite("CuPy", "cupy-cuda13x", ("pytest", "numpy"),
+          tuple(f"tests/cupy_tests/cuda_tests/test_{part}.py" for part in ("memory", "memory_hook", "stream", "device")), "https://github.com/cupy/cupy"),
+    Suite("numba-cuda", "numba-cuda[cu13]", ("pytest", "numpy", "filecheck", "cffi", "psutil"), (NUMBA,), "https://github.com/NVIDIA/numba-cuda", "wheel",
+          values=("test_array_", "test_broadcast", "test_rank", "test_scalar", "test_strides", "test_linking_", "test_devicearray_transpose",
+                  "test_cuda_driver_", "test_cuda_core_stream_", "test_cuda_cache_config", "test_cuda_set_shared", "test_device_arch_specific",
+                  "test_decldevice_arg", "test_jitarg", "test_cudajit_in_attached", "test_structured_array", "test_recarray")),
+    Suite("RMM", "librmm-cu13==26.6.0", (), (), "https://github.com/rapidsai/rmm", kind="build", tag="v{:0>2}.{:0>2}.{:0>2}"),
+    Suite("PyTorch, start", "torch", ("pytest", "numpy"), ("test_pytorch.py",), kind="start"),
+    Suite("cuda.core, start", "cuda-core", ("cuda-bindings", "cuda-toolkit[nvrtc]", "pytest", "numpy"), ("test_cuda_core.py",), kind="start"),
+    Suite("cuda.bindings, start", "cuda-bindings", ("cuda-toolkit[nvrtc]", "pytest", "numpy"), ("test_cuda_bindings.py",), kind="start"),
 )
-TIMEOUT_S = 120  # of one file
 
 
 def run(command, **rest):
@@ -38,87 +64,144 @@ def environment(folder, packages):
 
 
 def version_of(python, package):
-    return run([python, "-c", f"import importlib.metadata as m; print(m.version({package!r}))"], check=True).stdout.strip()
+    name = package.partition("[")[0]
+    return run([python, "-c", f"import importlib.metadata as m; print(m.version({name!r}))"], check=True).stdout.strip()
 
 
-def checkout(source, version, folder):
-    """The tests' repository at the wheel's version. Returns the folder and what is checked out."""
+def checkout(source, tag, parts, folder):
+    """The repository at the tag, or at its newest commit. Returns the folder and what is checked out."""
     target = folder / "source"
     if not target.exists():
         run(["git", "clone", "-q", "--no-checkout", source, target], check=True)
-    tag = "v" + version
     known = run(["git", "-C", target, "rev-parse", "-q", "--verify", tag + "^{commit}"]).returncode == 0
     revision = tag if known else run(["git", "-C", target, "rev-parse", "--short", "HEAD"], check=True).stdout.strip()
-    run(["git", "-C", target, "checkout", "-q", revision, "--", "tests"], check=True)
+    run(["git", "-C", target, "checkout", "-q", revision, "--", *parts], check=True)
     return target, revision
 
 
 def cause(message):
     """A failure's first line, without what differs from test to test."""
-    line = re.sub(r"\s+", " ", (message or "no message").strip().splitlines()[0])
+    line = re.sub(r"\s+", " ", ((message or "").strip() or "no message").splitlines()[0])
     return re.sub(r"0x[0-9a-f]+|\b\d{3,}\b", "N", line)[:90].replace("|", "/")
 
 
-def read_report(path):
-    """Tests run, passed, skipped, and causes of failures with their counts."""
-    counts = collections.Counter()
-    causes = collections.Counter()
-    for case in xml.etree.ElementTree.parse(path).iter("testcase"):
-        bad = case.find("failure") if case.find("failure") is not None else case.find("error")
-        if bad is not None:
-            counts["failed"] += 1
-            causes[cause(bad.get("message"))] += 1
-        else:
-            counts["skipped" if case.find("skipped") is not None else "passed"] += 1
-    return counts, causes
+def is_of_values(suite, case, message):
+    return VALUES.search(message) is not None or any(case.get("name", "").startswith(part) for part in suite.values)
+
+
+class Totals:
+    """Counts of a suite's tests, and causes of its failures."""
+
+    def __init__(self, suite):
+        self.suite = suite
+        self.counts = collections.Counter()
+        self.causes = collections.Counter()
+        self.broken = []
+
+    def add_report(self, path):
+        for case in xml.etree.ElementTree.parse(path).iter("testcase"):
+            bad = case.find("failure") if case.find("failure") is not None else case.find("error")
+            if bad is None:
+                skipped = case.find("skipped") is not None or case.get("result") == "skipped" or case.get("status") == "notrun"
+                self.counts["skipped" if skipped else "passed"] += 1
+            elif is_of_values(self.suite, case, (bad.get("message") or "") + (bad.text or "")[-300:]):
+                self.counts["values"] += 1
+            else:
+                self.counts["failed"] += 1
+                self.causes[cause(bad.get("message"))] += 1
+
+    def add_run(self, command, name, folder, cwd=None):
+        """Runs a test program, which writes its report. Notes what ended it early."""
+        report = folder / f"{name}.xml"
+        report.unlink(missing_ok=True)
+        command = [str(word).replace("REPORT", str(report)) for word in command]
+        try:
+            done = run(command, cwd=cwd or folder, timeout=TIMEOUT_S, env={**os.environ, "SIMCUDA_DEVICES": "2"})
+        except subprocess.TimeoutExpired:
+            self.broken.append(f"{name}: no end after {TIMEOUT_S} s")
+            return
+        (folder / f"{name}.log").write_text(done.stdout + done.stderr)
+        if report.exists():
+            self.add_report(report)
+        if not report.exists() or not 0 <= done.returncode < 128:
+            self.broken.append(f"{name}: exit code {done.returncode}")
+
+
+def pytest_command(launcher, python, *words):
+    return [launcher, "--kernels", "nothing", python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "consider_namespace_packages=true",
+            "--junitxml=REPORT", *words]
+
+
+def run_wheel(launcher, suite, folder, source, totals):
+    """Tests of a Python project. Returns its version and where they come from."""
+    python = environment(folder, (suite.package, *suite.more))
+    version = version_of(python, suite.package)
+    if suite.kind == "repository":
+        root, revision = checkout(source or suite.repository, suite.tag.format(version), ("tests",), folder)
+        for test in suite.tests:
+            totals.add_run(pytest_command(launcher, python, root / test), pathlib.Path(test).stem, folder)
+        return version, revision
+    if suite.kind == "start":
+        for test in suite.tests:
+            totals.add_run(pytest_command(launcher, python, HERE / "start" / test), test, folder)
+        return version, f"`suites/start/{suite.tests[0]}`"
+    # The wheel has the tests, and the repository what pytest needs for them.
+    root, revision = checkout(source or suite.repository, suite.tag.format(version), ("testing",), folder)
+    for test in suite.tests:
+        totals.add_run(pytest_command(launcher, python, "-o", "addopts=", "--pyargs", test), test.rpartition(".")[2], folder, root / "testing")
+    return version, revision
+
+
+def run_build(launcher, suite, folder, source, totals):
+    """Tests of a C++ library, which are built from its sources. Returns its version and where they come from."""
+    wheels = folder / "wheels"
+    run([sys.executable, "-m", "pip", "-q", "install", "--upgrade", "--no-deps", "--target", wheels, suite.package, "rapids-logger"], check=True)
+    version = (wheels / "librmm" / "VERSION").read_text().strip()
+    root, revision = checkout(source or suite.repository, suite.tag.format(*version.split(".")), ("cpp",), folder)
+    build = folder / "build"
+    run(["cmake", "-G", "Ninja", "-S", HERE / suite.name.lower(), "-B", build, f"-DSOURCE={root.resolve()}", f"-DWHEELS={wheels.resolve()}",
+         "-DCMAKE_CUDA_ARCHITECTURES=90", "-DCMAKE_CXX_FLAGS=-O0 -w", "-DCMAKE_CUDA_FLAGS=-w"], check=True)
+    run(["cmake", "--build", build, "--parallel", "2", "--", "-k", "0"])
+    for program in sorted((build / "gtests").iterdir()):
+        totals.add_run([launcher, "--kernels", "nothing", program, "--gtest_output=xml:REPORT"], program.name, folder)
+    wanted = run(["cmake", "--build", build, "--", "-n", "-k", "0"]).stdout.count("Linking")
+    if wanted:
+        totals.broken.append(f"{wanted} programs do not build")
+    return version, revision
 
 
 def run_suite(launcher, work, suite, source):
-    name, package, more, repository, tests = suite
-    folder = work / name
+    folder = work / suite.name.partition(",")[0]
     folder.mkdir(parents=True, exist_ok=True)
-    python = environment(folder, (package, *more))
-    version = version_of(python, package)
-    root, revision = checkout(source or repository, version, folder)
-    counts, causes, broken = collections.Counter(), collections.Counter(), []
-    for test in tests:
-        broken += run_file(launcher, python, folder, root / test, (counts, causes))
-    return {"name": name, "version": version, "revision": revision, "counts": counts, "causes": causes, "broken": broken}
-
-
-def run_file(launcher, python, folder, test, totals):
-    """Adds a file's results to the totals. Returns what ended it early, in a list."""
-    report = folder / f"{test.stem}.xml"
-    report.unlink(missing_ok=True)
-    command = [launcher, "--kernels", "nothing", python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", test]
-    try:
-        done = run(command, cwd=folder, timeout=TIMEOUT_S, env={**os.environ, "SIMCUDA_DEVICES": "2"})
-    except subprocess.TimeoutExpired:
-        return [f"{test.name}: no end after {TIMEOUT_S} s"]
-    (folder / f"{test.stem}.log").write_text(done.stdout + done.stderr)
-    if report.exists():
-        for total, part in zip(totals, read_report(report)):
-            total.update(part)
-    return [] if report.exists() and done.returncode >= 0 and done.returncode < 128 else [f"{test.name}: exit code {done.returncode}"]
+    totals = Totals(suite)
+    run_it = run_build if suite.kind == "build" else run_wheel
+    version, revision = run_it(launcher, suite, folder, source, totals)
+    return {"name": suite.name, "version": version, "revision": revision, "totals": totals}
 
 
 def page(rows):
     today = datetime.date.today().isoformat()
     lines = ["# Other projects' tests on simcuda", "",
-             f"Made by `scripts/measure/simcuda_suites.py` on {today}. Kernels do nothing, so tests of their", "values fail.", "",
-             "| suite | version | tests from | run | passed | skipped | failed |", "| --- | --- | --- | ---: | ---: | ---: | ---: |"]
+             f"Made by `scripts/measure/simcuda_suites.py` on {today}. Kernels do nothing: tests that look at",
+             "what one wrote cannot pass, and stand in a column of their own. The last column leaves them out.", "",
+             "| suite | version | tests from | run | passed | skipped | need values | failed | passed of the rest |",
+             "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
     for row in rows:
         if "crash" in row:
-            lines.append(f"| {row['name']} | {row['version']} | {row['crash']} | | | | |")
+            lines.append(f"| {row['name']} | {row['version']} | {row['crash']} | | | | | | |")
             continue
-        counts = row["counts"]
-        lines.append(f"| {row['name']} | {row['version']} | {row['revision']} | {counts['passed'] + counts['failed']} | {counts['passed']} | "
-                     f"{counts['skipped']} | {counts['failed']} |")
+        counts = row["totals"].counts
+        rest = counts["passed"] + counts["failed"]
+        share = f"{100 * counts['passed'] / rest:.1f} %" if rest else ""
+        lines.append(f"| {row['name']} | {row['version']} | {row['revision']} | {rest + counts['values']} | {counts['passed']} | {counts['skipped']} | "
+                     f"{counts['values']} | {counts['failed']} | {share} |")
     lines += ["", "Failures by cause:", "", "| suite | cause | tests |", "| --- | --- | ---: |"]
     for row in rows:
-        for what in row.get("broken", []):
+        if "crash" in row:
+            continue
+        for what in row["totals"].broken:
             lines.append(f"| {row['name']} | {what} | the file |")
-        for what, count in row.get("causes", collections.Counter()).most_common(12):
+        for what, count in row["totals"].causes.most_common(12):
             lines.append(f"| {row['name']} | {what} | {count} |")
     return "\n".join(lines) + "\n"
 
@@ -129,17 +212,23 @@ def main():
     parser.add_argument("page", type=pathlib.Path)
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("simcuda_suites"))
     parser.add_argument("--source", action="append", default=[], help="NAME=REPOSITORY in place of the project's own address")
+    parser.add_argument("--only", action="append", default=[], help="a suite's name; all where none is given")
     options = parser.parse_args()
     sources = dict(one.split("=", 1) for one in options.source)
+    unknown = set(options.only) - {suite.name for suite in SUITES}
+    if unknown:
+        parser.error(f"--only {', '.join(sorted(unknown))}: wanted {', '.join(suite.name for suite in SUITES)}")
     rows = []
     for suite in SUITES:
+        if options.only and suite.name not in options.only:
+            continue
         try:
-            rows.append(run_suite(options.launcher.resolve(), options.work.resolve(), suite, sources.get(suite[0])))
-        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            rows.append({"name": suite[0], "version": "", "crash": f"not run: {cause(getattr(error, 'stderr', None) or str(error))}"})
+            rows.append(run_suite(options.launcher.resolve(), options.work.resolve(), suite, sources.get(suite.name)))
+        except (OSError, subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            rows.append({"name": suite.name, "version": "", "crash": f"not run: {cause(getattr(error, 'stderr', None) or str(error))}"})
     options.page.write_text(page(rows))
     print(page(rows), end="")
-    return any("crash" in row or row["broken"] for row in rows)
+    return any("crash" in row or row["totals"].broken for row in rows)
 
 
 if __name__ == "__main__":
