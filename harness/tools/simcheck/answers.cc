@@ -17,6 +17,7 @@
 #include "harness/core/replay/device_work.h"
 #include "harness/core/replay/replay.h"
 #include "harness/core/replay/simcu_api.h"
+#include "harness/tools/simcheck/driver_calls.h"
 
 namespace allocmark::simcheck {
 namespace {
@@ -43,7 +44,11 @@ class Run {
         streams_(job.program.stream_count, /*has_device=*/true) {
     if (job.program.capacity_bytes != 0) ballast_.emplace(job.program.capacity_bytes);
     used_bytes_before_ = used_bytes();
-    backend_ = find_backend(job.setting.allocator).make({.conf = job.setting.conf});
+    if (job.setting.allocator == kDriverAllocator) {
+      driver_ = make_driver_calls(job.setting.conf);
+    } else {
+      backend_ = find_backend(job.setting.allocator).make({.conf = job.setting.conf});
+    }
   }
 
   std::string answer(const Event& event) {
@@ -52,12 +57,12 @@ class Run {
     if (event.kind == EventKind::Alloc) {
       text = allocate(event, stream);
     } else if (event.kind == EventKind::Free) {
-      deallocate(event.id);
+      text += deallocate(event.id);
     } else if (event.kind == EventKind::Record) {
       const auto found = live_.find(event.id);
-      if (found != live_.end()) backend_->record_stream(found->second.pointer, stream);
+      if (found != live_.end() && backend_) backend_->record_stream(found->second.pointer, stream);
     } else if (event.kind == EventKind::Trim) {
-      backend_->trim();
+      text += trim();
     } else if (event.kind == EventKind::Sync) {
       work_.synchronize();
     } else if (event.kind == EventKind::Kernel) {
@@ -75,30 +80,53 @@ class Run {
 
   void end() {
     work_.synchronize();
-    while (!live_.empty()) deallocate(live_.begin()->first);
+    while (!live_.empty()) (void)deallocate(live_.begin()->first);
+    if (driver_ != nullptr) (void)driver_->trim();
+    driver_.reset();
     backend_.reset();
   }
 
  private:
   std::string allocate(const Event& event, cudaStream_t stream) {
-    const AllocateResult result = backend_->allocate(event.size_bytes, stream);
-    if (result.status != AllocateStatus::Ok) return "oom";
-    live_[event.id] = {
-        .pointer = result.pointer, .size_bytes = event.size_bytes, .stream = event.stream};
-    const auto address = reinterpret_cast<std::uintptr_t>(result.pointer);
-    if (address == 0) return "null";
-    if (first_address_ == 0) first_address_ = address;
-    const bool before = address < first_address_;
-    return fmt::format("{}{:#x}", before ? "-" : "+",
-                       before ? first_address_ - address : address - first_address_);
+    const std::optional<std::uint64_t> address = address_of(event.size_bytes, stream);
+    if (!address) return "oom";
+    live_[event.id] = {.pointer = reinterpret_cast<void*>(*address),
+                       .size_bytes = event.size_bytes,
+                       .stream = event.stream};
+    if (*address == 0) return "null";
+    if (first_address_ == 0) first_address_ = *address;
+    const bool before = *address < first_address_;
+    return fmt::format("{}{:#x}{}", before ? "-" : "+",
+                       before ? first_address_ - *address : *address - first_address_,
+                       driver_ == nullptr ? "" : driver_->questions(*address, event.size_bytes));
   }
 
-  void deallocate(std::uint64_t id) {
+  // Nothing where memory is out.
+  std::optional<std::uint64_t> address_of(std::uint64_t size_bytes, cudaStream_t stream) {
+    if (driver_ != nullptr) return driver_->allocate(size_bytes, stream);
+    const AllocateResult result = backend_->allocate(size_bytes, stream);
+    if (result.status != AllocateStatus::Ok) return std::nullopt;
+    return reinterpret_cast<std::uintptr_t>(result.pointer);
+  }
+
+  // What the driver says to it.
+  std::string deallocate(std::uint64_t id) {
     const auto found = live_.find(id);
-    if (found == live_.end()) return;
+    if (found == live_.end()) return "";
     const Block block = found->second;
     live_.erase(found);
-    backend_->deallocate(block.pointer, block.size_bytes, streams_.all()[block.stream]);
+    const cudaStream_t stream = streams_.all()[block.stream];
+    if (driver_ != nullptr) {
+      return driver_->deallocate(reinterpret_cast<std::uintptr_t>(block.pointer), stream);
+    }
+    backend_->deallocate(block.pointer, block.size_bytes, stream);
+    return "";
+  }
+
+  std::string trim() {
+    if (driver_ != nullptr) return driver_->trim();
+    backend_->trim();
+    return "";
   }
 
   DeviceWork& work_;
@@ -106,6 +134,7 @@ class Run {
   StreamSet streams_;
   std::optional<Ballast> ballast_;
   std::uint64_t used_bytes_before_ = 0;
+  std::unique_ptr<DriverCalls> driver_;  // or else:
   std::unique_ptr<Backend> backend_;
   std::map<std::uint64_t, Block> live_;
 };

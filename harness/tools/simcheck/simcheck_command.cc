@@ -22,6 +22,7 @@
 #include "harness/shell/question/known_allocators.h"
 #include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"
+#include "harness/tools/simcheck/driver_calls.h"
 #include "harness/tools/simcheck/simcheck.h"
 
 namespace allocmark {
@@ -41,6 +42,7 @@ struct SimcheckCommand {
   std::uint64_t seed_count = 20, seed_first = 1, event_count = 1500;
   std::vector<std::string> allocators, confs;
   std::string save_folder;
+  bool driver = false;
 };
 
 void add_simcheck(CLI::App* app, SimcheckCommand* command) {
@@ -78,12 +80,23 @@ void add_simcheck(CLI::App* app, SimcheckCommand* command) {
          "repeated; with neither option: eight settings of the three")
       ->allow_extra_args(false)
       ->type_name("C");
+  app->add_flag(
+         "--driver", command->driver,
+         "Ask the CUDA driver itself, without an allocator: cuMemAlloc, its pool, and mapped "
+         "memory, with questions about every block")
+      ->excludes("--allocator")
+      ->excludes("--conf");
   app->add_option("--save", command->save_folder,
                   "Folder for the shortest programs that still differ, as traces")
       ->type_name("DIR");
 }
 
 std::vector<Setting> settings_of(const SimcheckCommand& command) {
+  if (command.driver) {
+    return {{simcheck::kDriverAllocator, "malloc"},
+            {simcheck::kDriverAllocator, "pool"},
+            {simcheck::kDriverAllocator, "map"}};
+  }
   if (command.allocators.empty() && command.confs.empty()) {
     return {{"native", ""},
             {"async", ""},

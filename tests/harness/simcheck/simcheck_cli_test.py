@@ -36,6 +36,17 @@ with tempfile.TemporaryDirectory() as folder:
         code, out, err = simcheck("--on", "sim:h200", "--against", "sim:h200", "--seeds", "0", "-a", "async", f"file:{trace}")
         assert code == 0 and "0 of 2 programs differ" in out, (trace, code, out, err)
 
+# Calls of the driver itself: each block is asked about, and misuse is answered.
+code, out, err = simcheck("--driver", "--on", "sim:h200", "--against", "sim:h200", "--seeds", "4", "--events", "300")
+assert code == 0, (code, out, err)
+for kind in ("malloc", "pool", "map"):
+    assert f"driver={kind}: 0 of 4 programs differ" in out, out
+code, out, err = simcheck("--driver", "--on", "sim:h200", "--against", "sim:h200,memory=1GiB", "--seeds", "2", "--events", "300")
+assert code == 1, (code, out, err)
+assert " range 0 0 " in out and " kind 2 0 0 bytes 1" in out, out
+code, out, err = simcheck("--driver", "--allocator", "native", "--seeds", "1")
+assert code == 2 and "--driver" in err, (code, err)
+
 code, out, err = simcheck("--on", "sim:h200", "--allocator", "native", "--conf", "nonsense:1", "--seeds", "1")
 assert code == 2 and "nonsense" in err, (code, err)
 code, out, err = simcheck("--on", "sim:h2000")
