@@ -110,8 +110,6 @@ void fill_abilities(const SimulatedDevice& device, cudaDeviceProp& out) {
 // Attributes that promise what simcuda does not do.
 bool is_withheld(int attribute) {
   switch (attribute) {
-    case cudaDevAttrManagedMemory:
-    case cudaDevAttrConcurrentManagedAccess:
     case cudaDevAttrPageableMemoryAccess:
     case cudaDevAttrMemoryPoolSupportedHandleTypes:
     case cudaDevAttrIpcEventSupport:

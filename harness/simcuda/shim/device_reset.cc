@@ -5,6 +5,7 @@
 #include "harness/simcuda/shim/contexts.h"
 #include "harness/simcuda/shim/host_memory.h"
 #include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/managed_memory.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/synchronize.h"
 
@@ -21,6 +22,7 @@ cudaError_t reset(ThreadState& thread, int index) {
   const std::lock_guard lock(device->mutex);
   device->reset(thread.now_ns());
   forget_host_memory(index);
+  forget_managed_memory(index);
   forget_primary_context(index);
   return cudaSuccess;
 }

@@ -3,10 +3,12 @@
 #include "harness/simcuda/shim/host_memory.h"
 
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <mutex>
 
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/managed_memory.h"
 #include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/twins.h"
@@ -91,6 +93,12 @@ cudaError_t pointer_attributes(ThreadState& thread, cudaPointerAttributes* attri
     }
   }
   attributes->hostPointer = plain;
+  if (const ManagedBlock managed = managed_block(pointer); managed.range.lo != 0) {
+    attributes->type = cudaMemoryTypeManaged;
+    attributes->device = managed.device;
+    attributes->devicePointer = plain;
+    return cudaSuccess;
+  }
   if (host_allocation(pointer).lo != 0) {
     attributes->type = cudaMemoryTypeHost;
     attributes->device = thread.device;
@@ -134,12 +142,13 @@ cudaError_t unregister_host(ThreadState& thread, void* pointer) {
 
 cudaError_t host_flags(const ThreadState& /*thread*/, unsigned* flags, const void* pointer) {
   const Range range = host_allocation(pointer);
-  if (flags == nullptr || range.lo == 0) {
-    return cudaErrorInvalidValue;
-  }
   HostMemory& all = host_memory();
   const std::lock_guard lock(all.mutex);
-  *flags = all.ranges[range.lo].flags;
+  const auto found = all.ranges.find(range.lo);
+  if (flags == nullptr || found == all.ranges.end()) {
+    return cudaErrorInvalidValue;
+  }
+  *flags = found->second.flags;
   return cudaSuccess;
 }
 
@@ -155,13 +164,15 @@ cudaError_t device_pointer_of(void** device_pointer, void* pointer, unsigned fla
 
 Range host_allocation(const void* pointer) {
   HostMemory& all = host_memory();
-  const std::lock_guard lock(all.mutex);
-  auto found = all.ranges.upper_bound(number(pointer));
-  if (found == all.ranges.begin()) {
-    return {};
+  {
+    const std::lock_guard lock(all.mutex);
+    const auto above = all.ranges.upper_bound(number(pointer));
+    if (above != all.ranges.begin()) {
+      const auto& [lo, range] = *std::prev(above);
+      if (number(pointer) < range.hi) return {lo, range.hi};
+    }
   }
-  --found;
-  return number(pointer) < found->second.hi ? Range{found->first, found->second.hi} : Range{};
+  return managed_block(pointer).range;
 }
 
 void forget_host_memory(int device) {

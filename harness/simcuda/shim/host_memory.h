@@ -1,11 +1,12 @@
 // Pinned host memory that programs got from cudaMallocHost or gave to cudaHostRegister.
+// Managed memory counts as such where bytes move.
 #pragma once
 
 #include "harness/simcuda/core/units.h"
 
 namespace simcuda {
 
-// The pinned range that holds the pointer; empty (lo 0) where there is none.
+// The pinned or managed range that holds the pointer; empty (lo 0) where there is none.
 [[nodiscard]] Range host_allocation(const void* pointer);
 // The device's context has ended: what was pinned in it is gone, and what the program registered is
 // pinned no longer.

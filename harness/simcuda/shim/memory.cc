@@ -1,8 +1,8 @@
 // cudaMalloc and cudaFree, and questions about device memory. In: sizes and pointers. Out: what the
 // core's device answers, with the modelled time of the driver's work.
 #include "harness/simcuda/shim/call.h"
-#include "harness/simcuda/shim/gaps.h"
 #include "harness/simcuda/shim/gpu_faults.h"
+#include "harness/simcuda/shim/managed_memory.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/twins.h"
 
@@ -39,7 +39,7 @@ cudaError_t deallocate(ThreadState& thread, void* pointer) {
   }
   SimulatedDevice* device = device_of_address(address);
   if (device == nullptr) {
-    return cudaErrorInvalidValue;
+    return free_managed(pointer) ? cudaSuccess : cudaErrorInvalidValue;
   }
   if ((slow_reasons.load(std::memory_order_relaxed) & kGpuFaults) != 0 &&
       next_free_leaks(device->index)) {
@@ -82,11 +82,6 @@ cudaError_t allocate_rows(ThreadState& thread, void** pointer, std::size_t* pitc
     return cudaErrorMemoryAllocation;
   }
   return allocate(thread, pointer, size_bytes);
-}
-
-cudaError_t refuse_managed(ThreadState& thread) {
-  return lack(thread, "cudaMallocManaged",
-              "simcuda has no managed memory: the host cannot reach device memory");
 }
 
 cudaError_t memory_info(ThreadState& thread, std::size_t* free_bytes, std::size_t* total_bytes) {
@@ -162,20 +157,6 @@ SIMCUDA_EXPORT cudaError_t cudaMalloc3D(cudaPitchedPtr* pitched, cudaExtent exte
         return allocate_rows(thread, &pitched->ptr, &pitched->pitch,
                              {extent.width, extent.height * extent.depth});
       });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaMallocManaged(void** pointer, size_t size_bytes,
-                                             unsigned int flags) {
-  return runtime_call<"cudaMallocManaged">(
-      {number(pointer), size_bytes, flags},
-      [&](ThreadState& thread) { return refuse_managed(thread); });
-}
-
-SIMCUDA_EXPORT CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t size_bytes,
-                                          unsigned int flags) {
-  return driver_call<"cuMemAllocManaged">(
-      {number(pointer), size_bytes, flags},
-      [&](ThreadState& thread) { return as_result(refuse_managed(thread)); });
 }
 
 // The driver's is defined under the name that the header gives it (cuMemGetInfo_v2).

@@ -6,6 +6,7 @@
 
 #include "base/link_time.h"
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/managed_memory.h"
 #include "harness/simcuda/shim/touches.h"
 
 namespace simcuda {
@@ -39,7 +40,10 @@ Bytes locate(const void* pointer, std::size_t size_bytes) {
   const std::uint64_t address = number(pointer);
   SimulatedDevice* device = device_of_address(address);
   if (device == nullptr) {
-    return {.data = static_cast<unsigned char*>(const_cast<void*>(pointer))};
+    const Range managed = managed_block(pointer).range;
+    if (managed.lo != 0 && size_bytes > managed.hi - address) return {};
+    return {.data = static_cast<unsigned char*>(const_cast<void*>(pointer)),
+            .is_managed = managed.lo != 0};
   }
   tell_touch(pointer, size_bytes);
   const std::lock_guard lock(device->mutex);
@@ -49,15 +53,17 @@ Bytes locate(const void* pointer, std::size_t size_bytes) {
 }
 
 bool direction_fits(cudaMemcpyKind kind, const Bytes& to, const Bytes& from) {
+  const bool to_device = to.device != nullptr || to.is_managed;
+  const bool from_device = from.device != nullptr || from.is_managed;
   switch (kind) {
     case cudaMemcpyHostToHost:
       return to.device == nullptr && from.device == nullptr;
     case cudaMemcpyHostToDevice:
-      return to.device != nullptr;
+      return to_device;
     case cudaMemcpyDeviceToHost:
-      return from.device != nullptr;
+      return from_device;
     case cudaMemcpyDeviceToDevice:
-      return to.device != nullptr && from.device != nullptr;
+      return to_device && from_device;
     default:
       return true;
   }

@@ -12,6 +12,7 @@
 #include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/host_memory.h"
 #include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/managed_memory.h"
 #include "harness/simcuda/shim/simulated_device.h"
 
 namespace simcuda {
@@ -28,8 +29,10 @@ Captured capture_copy(const StreamRef& ref, void* to_pointer, const void* from_p
                       CopyShape shape, cudaMemcpyKind kind, Wait wait) {
   if (wait == Wait::ForCopy || ref.stream == nullptr) return capture_forbids(ref);
   // What is no device memory is taken for the host's, so the direction has to say so.
-  const Bytes target{.device = device_of_address(number(to_pointer))};
-  const Bytes source{.device = device_of_address(number(from_pointer))};
+  const Bytes target{.device = device_of_address(number(to_pointer)),
+                     .is_managed = managed_block(to_pointer).range.lo != 0};
+  const Bytes source{.device = device_of_address(number(from_pointer)),
+                     .is_managed = managed_block(from_pointer).range.lo != 0};
   if (!direction_fits(kind, target, source)) return cudaErrorInvalidValue;
   const std::size_t to_bytes = span_bytes(shape.to_pitch_bytes, shape);
   const std::size_t from_bytes = span_bytes(shape.from_pitch_bytes, shape);

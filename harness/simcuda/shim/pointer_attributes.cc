@@ -6,6 +6,7 @@
 #include "harness/simcuda/shim/contexts.h"
 #include "harness/simcuda/shim/host_memory.h"
 #include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/managed_memory.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/twins.h"
 
@@ -16,14 +17,23 @@ struct PointerPlace {
   SimulatedDevice* device = nullptr;
   Range range;  // empty: unknown
   MemoryKind kind = MemoryKind::None;
+  bool is_managed = false;
+  int index = 0;  // of the device
 };
 
-PointerPlace find_pointer_place(CUdeviceptr address) {
+PointerPlace find_pointer_place(const ThreadState& thread, CUdeviceptr address) {
   SimulatedDevice* const device = device_of_address(address);
-  if (device == nullptr) return {.range = host_allocation(reinterpret_cast<void*>(address))};
+  if (device == nullptr) {
+    void* const pointer = reinterpret_cast<void*>(address);
+    const ManagedBlock managed = managed_block(pointer);
+    if (managed.range.lo != 0) {
+      return {.range = managed.range, .is_managed = true, .index = managed.device};
+    }
+    return {.range = host_allocation(pointer), .index = thread.device};
+  }
   const std::lock_guard lock(device->mutex);
   const MemoryBlock block = device->core.find(address);
-  return {.device = device, .range = block.range, .kind = block.kind};
+  return {.device = device, .range = block.range, .kind = block.kind, .index = device->index};
 }
 
 template <class T>
@@ -35,21 +45,22 @@ CUresult give(void* data, T value) {
 CUresult give_attribute(const ThreadState& thread, void* data, CUpointer_attribute attribute,
                         CUdeviceptr address) {
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const PointerPlace place = find_pointer_place(address);
+  const PointerPlace place = find_pointer_place(thread, address);
   if (attribute == CU_POINTER_ATTRIBUTE_MAPPED) return give(data, !place.range.empty());
   if (place.range.empty()) return CUDA_ERROR_INVALID_VALUE;
   const bool is_host = place.device == nullptr;
-  const int index = is_host ? thread.device : place.device->index;
+  const int index = place.index;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       return give(data, &primary_context(index));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      return give(data, is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+      return give(data, is_host && !place.is_managed ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       return give(data, address);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       return is_host ? give(data, address) : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return give(data, place.is_managed);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return give(data, false);
@@ -113,12 +124,13 @@ SIMCUDA_EXPORT CUresult cuPointerGetAttributes(unsigned int count, CUpointer_att
 // Work on the memory is synchronous with the host here anyway.
 SIMCUDA_EXPORT CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
                                               CUdeviceptr address) {
-  return driver_call<"cuPointerSetAttribute">({as_number(attribute), address}, [&](ThreadState&) {
-    const bool known = attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
-    return value == nullptr || !known || find_pointer_place(address).range.empty()
-               ? CUDA_ERROR_INVALID_VALUE
-               : CUDA_SUCCESS;
-  });
+  return driver_call<"cuPointerSetAttribute">(
+      {as_number(attribute), address}, [&](const ThreadState& thread) {
+        const bool known = attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+        return value == nullptr || !known || find_pointer_place(thread, address).range.empty()
+                   ? CUDA_ERROR_INVALID_VALUE
+                   : CUDA_SUCCESS;
+      });
 }
 
 }  // namespace simcuda

@@ -304,9 +304,24 @@ TEST_CASE(
   CHECK(cudaGetLastError() == cudaErrorNotSupported);
   CHECK(SIMCU(simcu_unimplemented_count)() == 2);
   CHECK(lacks("cudaUserObjectRelease,kernel "));
+}
+
+TEST_CASE("managed memory takes pages when they are touched, and its end is known") {
+  constexpr std::size_t kBytes = std::size_t{1} << 40;  // more than any host has
   void* managed = nullptr;
-  CHECK(cudaMallocManaged(&managed, 4096, cudaMemAttachGlobal) == cudaErrorNotSupported);
-  CHECK(cudaGetLastError() == cudaErrorNotSupported);
-  CHECK(SIMCU(simcu_unimplemented_count)() == 3);
-  CHECK(lacks("cudaMallocManaged"));
+  void* other = nullptr;
+  REQUIRE(cudaMallocManaged(&managed, kBytes, cudaMemAttachGlobal) == cudaSuccess);
+  REQUIRE(cudaMalloc(&other, 8192) == cudaSuccess);
+  char* const last = static_cast<char*>(managed) + kBytes - 4096;
+  *last = 5;
+  CHECK(cudaMemcpy(other, last, 4096, cudaMemcpyDeviceToDevice) == cudaSuccess);
+  CHECK(cudaMemcpy(other, last, 4097, cudaMemcpyDeviceToDevice) == cudaErrorInvalidValue);
+  CHECK(cudaMemset(last, 0, 4097) == cudaErrorInvalidValue);
+  CHECK(cudaGetLastError() == cudaErrorInvalidValue);
+  std::size_t before = 0, after = 0, total = 0;
+  CHECK(cudaMemGetInfo(&before, &total) == cudaSuccess);
+  CHECK(cudaFree(managed) == cudaSuccess);
+  CHECK(cudaMemGetInfo(&after, &total) == cudaSuccess);
+  CHECK(before == after);
+  CHECK(cudaFree(other) == cudaSuccess);
 }

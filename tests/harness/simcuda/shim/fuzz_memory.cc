@@ -3,6 +3,8 @@
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
+#include <array>
+
 #include "harness/simcuda/simcu.h"
 #include "tests/harness/simcuda/shim/fuzz_state.h"
 
@@ -16,6 +18,27 @@ void keep_block(State& state, void* block) {
 }
 
 cudaStream_t any_stream(State& state) { return state.as<cudaStream_t>(state.shared().streams); }
+
+// As of the host's memory, only its owner may name it: a copy from freed pages is a crash.
+void use_managed(State& state) {
+  void* block = nullptr;
+  const std::uint64_t size_bytes = state.size();
+  if (cudaMallocManaged(&block, size_bytes, state.word(3)) != cudaSuccess) return;
+  const auto place = [&] {
+    return cudaMemLocation{.type = static_cast<cudaMemLocationType>(state.word(6)),
+                           .id = state.word(3)};
+  };
+  std::array<int, 2> values{};
+  for (std::uint64_t calls = state.below(8); calls > 0; --calls) {
+    const char* const first = static_cast<char*>(block) + state.below(2) * state.below(1 << 20);
+    (void)cudaMemAdvise(first, state.size(), static_cast<cudaMemoryAdvise>(state.word(8)), place());
+    (void)cudaMemPrefetchAsync(first, state.size(), place(), state.one_in(20), any_stream(state));
+    (void)cudaMemRangeGetAttribute(values.data(), state.below(3) * sizeof(int),
+                                   static_cast<cudaMemRangeAttribute>(state.word(10)), first,
+                                   state.size());
+  }
+  (void)cudaFree(block);
+}
 
 void allocate(State& state) {
   void* block = nullptr;
@@ -33,8 +56,7 @@ void allocate(State& state) {
           &block, size_bytes, state.as<cudaMemPool_t>(state.shared().pools), any_stream(state));
       break;
     case 3:
-      error = cudaMallocManaged(&block, size_bytes, state.word(3));
-      break;
+      return use_managed(state);
     case 4: {
       std::size_t pitch = 0;
       error = cudaMallocPitch(&block, &pitch, state.size(), state.below(64));

@@ -1,4 +1,4 @@
-// A program that meets what simcuda lacks, for simcuda_run_test.sh. In: kernel, module, managed,
+// A program that meets what simcuda lacks, for simcuda_run_test.sh. In: kernel, module,
 // exit or pools; or nvrtc or cupti, and the path of that library, both of which look into the
 // driver. Out: the errors by number, and how long the kernel took.
 #include <cuda.h>
@@ -148,9 +148,6 @@ int main(int argument_count, char** arguments) {
     start_profiler(arguments[2]);
   } else if (mode == "exit") {
     std::printf("malloc %d\n", cudaMalloc(&static_block.block, 1 << 20));
-  } else if (mode == "managed") {
-    void* pointer = nullptr;
-    std::printf("managed %d\n", cudaMallocManaged(&pointer, 1 << 20, cudaMemAttachGlobal));
   } else {
     make_pools();
   }

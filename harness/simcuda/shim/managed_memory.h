@@ -1,0 +1,21 @@
+// Managed memory: ordinary pages of the host that both sides may use, taken when they are touched.
+// What a program advises about them and where it prefetched them is remembered, and moves nothing.
+#pragma once
+
+#include "harness/simcuda/core/units.h"
+
+namespace simcuda {
+
+struct ManagedBlock {
+  Range range;     // empty (lo 0): there is none
+  int device = 0;  // that was current when it was made
+};
+
+// The one that holds the pointer.
+[[nodiscard]] ManagedBlock managed_block(const void* pointer);
+// False where no managed memory begins there.
+[[nodiscard]] bool free_managed(void* pointer);
+// The device's context has ended, and its managed memory is gone.
+void forget_managed_memory(int device);
+
+}  // namespace simcuda
