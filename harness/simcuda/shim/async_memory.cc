@@ -6,7 +6,9 @@
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/capture.h"
+#include "harness/simcuda/shim/host_pools.h"
 #include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/memory_bytes.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/twins.h"
 
@@ -96,7 +98,8 @@ cudaError_t free_async(ThreadState& thread, void* pointer, cudaStream_t stream) 
   }
   SimulatedDevice* device = device_of_address(address);
   if (device == nullptr) {
-    return cudaErrorInvalidValue;
+    thread.charge(CostId::FreeAsync);
+    return free_to_host_pool(pointer) ? cudaSuccess : cudaErrorInvalidValue;
   }
   if (device != ref.device) {
     return explain(thread, cudaErrorNotSupported,
@@ -116,10 +119,21 @@ cudaError_t free_async(ThreadState& thread, void* pointer, cudaStream_t stream) 
   return to_error(outcome.status);
 }
 
+cudaError_t allocate_from_host(ThreadState& thread, void** pointer, std::size_t size_bytes,
+                               cudaMemPool_t pool, cudaStream_t stream) {
+  const StreamRef ref = stream_of_device(thread, stream);
+  if (ref.device == nullptr) return cudaErrorInvalidResourceHandle;
+  if (ref.captured) [[unlikely]] {
+    if (const Captured captured = capture_forbids(ref)) return *captured;
+  }
+  thread.charge(CostId::MallocAsync);
+  return allocate_from_host_pool(pool, pointer, size_bytes).value_or(cudaErrorInvalidValue);
+}
+
 cudaError_t allocate_from_pool(ThreadState& thread, void** pointer, std::size_t size_bytes,
                                cudaMemPool_t pool, cudaStream_t stream) {
   SimPool* object = resolve_pool(pool);
-  return object == nullptr ? cudaErrorInvalidValue
+  return object == nullptr ? allocate_from_host(thread, pointer, size_bytes, pool, stream)
                            : allocate_async(thread, pointer, size_bytes, object, stream);
 }
 

@@ -2,12 +2,17 @@
 // memory, remembered so that cudaPointerGetAttributes and cudaFreeHost know it.
 #include "harness/simcuda/shim/host_memory.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <string>
 
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/host_pools.h"
 #include "harness/simcuda/shim/managed_memory.h"
 #include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
@@ -172,7 +177,20 @@ Range host_allocation(const void* pointer) {
       if (number(pointer) < range.hi) return {lo, range.hi};
     }
   }
-  return managed_block(pointer).range;
+  const Range pooled = host_pool_block(pointer);
+  return pooled.lo != 0 ? pooled : managed_block(pointer).range;
+}
+
+void* map_host_pages(std::size_t size_bytes) {
+  void* const memory =
+      mmap(nullptr, round_up(size_bytes, kPinnedAlignmentBytes), PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+bool is_numa_node(int node) {
+  return node == 0 || (node > 0 && std::filesystem::exists("/sys/devices/system/node/node" +
+                                                           std::to_string(node)));
 }
 
 void forget_host_memory(int device) {

@@ -2,6 +2,8 @@
 // Managed memory counts as such where bytes move.
 #pragma once
 
+#include <cstddef>
+
 #include "harness/simcuda/core/units.h"
 
 namespace simcuda {
@@ -11,5 +13,10 @@ namespace simcuda {
 // The device's context has ended: what was pinned in it is gone, and what the program registered is
 // pinned no longer.
 void forget_host_memory(int device);
+
+// Address space of the host without pages; null where there is none. The caller unmaps it.
+[[nodiscard]] void* map_host_pages(std::size_t size_bytes);
+// Whether the host has that NUMA node.
+[[nodiscard]] bool is_numa_node(int node);
 
 }  // namespace simcuda

@@ -7,16 +7,15 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <span>
-#include <string>
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/capture.h"
+#include "harness/simcuda/shim/host_memory.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/memory_bytes.h"
 #include "harness/simcuda/shim/sanitizers.h"
@@ -27,7 +26,6 @@ namespace simcuda {
 namespace {
 
 constexpr std::uint64_t kManagedPageBytes = 4096;
-constexpr std::size_t kLargestBytes = std::size_t{1} << 46;
 
 // A device, the host, or a NUMA node of it.
 struct MemoryPlace {
@@ -54,6 +52,7 @@ struct ManagedPages {
   std::uint64_t hi = 0;
   std::uint64_t mapped_bytes = 0;
   int device = 0;
+  ManagedOwner owner = ManagedOwner::Context;
   std::map<std::uint64_t, Advice> pieces{};  // by their first page; each ends where the next begins
 };
 
@@ -78,17 +77,9 @@ cudaError_t allocate_managed(ThreadState& thread, void** pointer, std::size_t si
   if (pointer == nullptr || size_bytes == 0 || !is_known) return cudaErrorInvalidValue;
   if (current_device(thread) == nullptr) return cudaErrorNoDevice;
   thread.charge(CostId::PointerGetAttributes);
-  if (size_bytes > kLargestBytes) return cudaErrorMemoryAllocation;
-  const std::uint64_t mapped_bytes = round_up(size_bytes, kManagedPageBytes);
-  void* const memory = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return cudaErrorMemoryAllocation;
-  ManagedMemory& all = managed_memory();
-  const std::lock_guard lock(all.mutex);
-  all.blocks[number(memory)] = {.hi = number(memory) + size_bytes,
-                                .mapped_bytes = mapped_bytes,
-                                .device = thread.device,
-                                .pieces = {{number(memory), Advice{}}}};
+  if (size_bytes > kManagedBytesMax) return cudaErrorMemoryAllocation;
+  void* const memory = make_managed(size_bytes, thread.device, ManagedOwner::Context);
+  if (memory == nullptr) return cudaErrorMemoryAllocation;
   *pointer = memory;
   return cudaSuccess;
 }
@@ -120,11 +111,6 @@ bool with_pages(const void* pointer, std::size_t size_bytes, Action action) {
   return true;
 }
 
-bool is_node(int node) {
-  return node == 0 || (node > 0 && std::filesystem::exists("/sys/devices/system/node/node" +
-                                                           std::to_string(node)));
-}
-
 // The error where programs name no place so.
 cudaError_t read_place(const cudaMemLocation& location, MemoryPlace& place) {
   place = {.type = location.type};
@@ -136,7 +122,7 @@ cudaError_t read_place(const cudaMemLocation& location, MemoryPlace& place) {
       return cudaSuccess;
     case cudaMemLocationTypeHostNuma:
       place.id = location.id;
-      return is_node(location.id) ? cudaSuccess : cudaErrorInvalidValue;
+      return is_numa_node(location.id) ? cudaSuccess : cudaErrorInvalidValue;
     case cudaMemLocationTypeHostNumaCurrent: {
       unsigned node = 0;
       (void)getcpu(nullptr, &node);
@@ -294,6 +280,19 @@ ManagedBlock managed_block(const void* pointer) {
   return {.range = {found->first, found->second.hi}, .device = found->second.device};
 }
 
+void* make_managed(std::size_t size_bytes, int device, ManagedOwner owner) {
+  void* const memory = map_host_pages(size_bytes);
+  if (memory == nullptr) return nullptr;
+  ManagedMemory& all = managed_memory();
+  const std::lock_guard lock(all.mutex);
+  all.blocks[number(memory)] = {.hi = number(memory) + size_bytes,
+                                .mapped_bytes = round_up(size_bytes, kManagedPageBytes),
+                                .device = device,
+                                .owner = owner,
+                                .pieces = {{number(memory), Advice{}}}};
+  return memory;
+}
+
 bool free_managed(void* pointer) {
   ManagedMemory& all = managed_memory();
   const std::lock_guard lock(all.mutex);
@@ -308,7 +307,8 @@ void forget_managed_memory(int device) {
   ManagedMemory& all = managed_memory();
   const std::lock_guard lock(all.mutex);
   std::erase_if(all.blocks, [&](const auto& block) {
-    if (block.second.device != device) return false;
+    const ManagedPages& pages = block.second;
+    if (pages.device != device || pages.owner != ManagedOwner::Context) return false;
     unmap(block.first, block.second);
     return true;
   });

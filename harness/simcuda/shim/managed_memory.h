@@ -2,6 +2,9 @@
 // What a program advises about them and where it prefetched them is remembered, and moves nothing.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "harness/simcuda/core/units.h"
 
 namespace simcuda {
@@ -10,6 +13,13 @@ struct ManagedBlock {
   Range range;     // empty (lo 0): there is none
   int device = 0;  // that was current when it was made
 };
+
+inline constexpr std::size_t kManagedBytesMax = std::size_t{1} << 46;
+
+// What takes managed memory along when it ends. A reset leaves pools and their blocks.
+enum class ManagedOwner : std::uint8_t { Context, Pool };
+// Managed memory of that many bytes (above 0); null where there is no address space.
+[[nodiscard]] void* make_managed(std::size_t size_bytes, int device, ManagedOwner owner);
 
 // The one that holds the pointer.
 [[nodiscard]] ManagedBlock managed_block(const void* pointer);

@@ -2,6 +2,7 @@
 // core's device answers, with the modelled time of the driver's work.
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/gpu_faults.h"
+#include "harness/simcuda/shim/host_pools.h"
 #include "harness/simcuda/shim/managed_memory.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/twins.h"
@@ -39,7 +40,8 @@ cudaError_t deallocate(ThreadState& thread, void* pointer) {
   }
   SimulatedDevice* device = device_of_address(address);
   if (device == nullptr) {
-    return free_managed(pointer) ? cudaSuccess : cudaErrorInvalidValue;
+    return free_to_host_pool(pointer) || free_managed(pointer) ? cudaSuccess
+                                                               : cudaErrorInvalidValue;
   }
   if ((slow_reasons.load(std::memory_order_relaxed) & kGpuFaults) != 0 &&
       next_free_leaks(device->index)) {

@@ -1,10 +1,12 @@
 // The cudaMemPool functions: pools are made, set, trimmed and shared with peers. In: handles and
 // attributes. Out: what the core's pools answer, with the modelled time of releasing chunks. What
 // allocates from them is in async_memory.cc.
-#include <string>
+#include <cstdint>
+#include <optional>
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/gaps.h"
+#include "harness/simcuda/shim/host_pools.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/peers.h"
 #include "harness/simcuda/shim/pool_values.h"
@@ -26,25 +28,15 @@ cudaError_t with_pool(cudaMemPool_t handle, Body body) {
   return pool == nullptr ? cudaErrorInvalidValue : body(*pool, *object);
 }
 
-// Pools of memory that CUDA has and simcuda has not; null for all others.
-const char* missing_kind(int allocation_type, int location_type) {
-#if CUDART_VERSION >= 13000
-  if (allocation_type == cudaMemAllocationTypeManaged) return "pool of managed memory";
-#endif
-  const bool is_host = location_type == cudaMemLocationTypeHost ||
-                       location_type == cudaMemLocationTypeHostNuma ||
-                       location_type == cudaMemLocationTypeHostNumaCurrent;
-  return allocation_type == cudaMemAllocationTypePinned && is_host ? "pool of host memory"
-                                                                   : nullptr;
-}
-
 cudaError_t create_pool(ThreadState& thread, cudaMemPool_t* result,
                         const cudaMemPoolProps* properties) {
   if (result == nullptr || properties == nullptr) {
     return cudaErrorInvalidValue;
   }
-  if (const char* const missing = missing_kind(properties->allocType, properties->location.type)) {
-    return lack(thread, missing, std::string("simcuda has no ") + missing);
+  if (properties->handleTypes == cudaMemHandleTypeNone &&
+      is_host_pool(properties->allocType, properties->location.type)) {
+    thread.charge(CostId::PoolCreate);
+    return create_host_pool(result, *properties, thread.device);
   }
   if (properties->allocType != cudaMemAllocationTypePinned ||
       properties->location.type != cudaMemLocationTypeDevice) {
@@ -72,6 +64,7 @@ cudaError_t create_pool(ThreadState& thread, cudaMemPool_t* result,
 }
 
 cudaError_t destroy_pool(ThreadState& thread, cudaMemPool_t handle) {
+  if (const auto host = destroy_host_pool(handle)) return *host;
   SimPool* pool = resolve_pool(handle);
   if (pool == nullptr || pool == pool->device->default_pool) {
     return cudaErrorInvalidValue;
@@ -116,6 +109,9 @@ cudaError_t set_access(SimPool& pool, const cudaMemAccessDesc* descriptions, std
 cudaError_t set_pool_attribute(ThreadState& thread, cudaMemPool_t pool, int attribute,
                                const void* value) {
   thread.charge(CostId::PoolSetAttribute);
+  if (const auto host =
+          value == nullptr ? std::nullopt : set_host_pool_value(pool, attribute, value))
+    return *host;
   return value == nullptr
              ? cudaErrorInvalidValue
              : with_pool(pool, [&](MemoryPool& core, SimPool&) {
@@ -126,6 +122,9 @@ cudaError_t set_pool_attribute(ThreadState& thread, cudaMemPool_t pool, int attr
 cudaError_t get_pool_attribute(ThreadState& thread, cudaMemPool_t pool, int attribute,
                                void* value) {
   thread.charge(CostId::PoolGetAttribute);
+  if (const auto host =
+          value == nullptr ? std::nullopt : get_host_pool_value(pool, attribute, value))
+    return *host;
   return value == nullptr
              ? cudaErrorInvalidValue
              : with_pool(pool, [&](MemoryPool& core, SimPool&) {
@@ -136,6 +135,7 @@ cudaError_t get_pool_attribute(ThreadState& thread, cudaMemPool_t pool, int attr
 cudaError_t trim_pool(ThreadState& thread, cudaMemPool_t pool, std::size_t keep_bytes) {
   const TickScope ticks(thread);
   thread.charge(CostId::PoolTrim);
+  if (is_live_host_pool(pool)) return cudaSuccess;  // it keeps nothing
   return with_pool(pool, [&](MemoryPool&, SimPool& object) {
     const Outcome outcome = object.device->core.trim_pool(object.id, keep_bytes);
     charge_work(thread, *object.device, outcome.work);
@@ -143,9 +143,21 @@ cudaError_t trim_pool(ThreadState& thread, cudaMemPool_t pool, std::size_t keep_
   });
 }
 
+// Every device may use the host's memory anyway.
+cudaError_t check_devices(const cudaMemAccessDesc* descriptions, std::size_t count) {
+  if (descriptions == nullptr && count != 0) return cudaErrorInvalidValue;
+  for (std::size_t i = 0; i < count; ++i) {
+    const cudaMemLocation& location = descriptions[i].location;
+    if (location.type == cudaMemLocationTypeDevice && device_at(location.id) == nullptr)
+      return cudaErrorInvalidDevice;
+  }
+  return cudaSuccess;
+}
+
 cudaError_t set_pool_access(ThreadState& thread, cudaMemPool_t pool,
                             const cudaMemAccessDesc* descriptions, std::size_t count) {
   thread.charge(CostId::PoolSetAttribute);
+  if (is_live_host_pool(pool)) return check_devices(descriptions, count);
   return with_pool(pool, [&](MemoryPool&, SimPool& object) {
     return descriptions == nullptr && count != 0 ? cudaErrorInvalidValue
                                                  : set_access(object, descriptions, count);
@@ -157,6 +169,10 @@ cudaError_t get_pool_access(ThreadState& thread, cudaMemAccessFlags* flags, cuda
   thread.charge(CostId::PoolGetAttribute);
   if (flags == nullptr || location == nullptr) {
     return cudaErrorInvalidValue;
+  }
+  if (is_live_host_pool(pool)) {
+    *flags = cudaMemAccessFlagsProtReadWrite;
+    return cudaSuccess;
   }
   return with_pool(pool, [&](MemoryPool&, SimPool& object) {
     const bool own =
@@ -197,8 +213,8 @@ enum class PoolRole : std::uint8_t { Default, Current };
 cudaError_t pool_of_location(ThreadState& thread, cudaMemPool_t* pool,
                              const cudaMemLocation* location, int allocation_type, PoolRole role) {
   if (pool == nullptr || location == nullptr) return cudaErrorInvalidValue;
-  if (const char* const missing = missing_kind(allocation_type, location->type)) {
-    return lack(thread, missing, std::string("simcuda has no ") + missing);
+  if (is_host_pool(allocation_type, location->type)) {
+    return default_host_pool(pool, *location, allocation_type, thread.device);
   }
   if (allocation_type != cudaMemAllocationTypePinned ||
       location->type != cudaMemLocationTypeDevice) {

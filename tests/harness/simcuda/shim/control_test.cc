@@ -325,3 +325,38 @@ TEST_CASE("managed memory takes pages when they are touched, and its end is know
   CHECK(before == after);
   CHECK(cudaFree(other) == cudaSuccess);
 }
+
+#if CUDART_VERSION >= 13000
+TEST_CASE("pools of host memory keep to their largest size, and outlive a context") {
+  for (const cudaMemAllocationType type :
+       {cudaMemAllocationTypePinned, cudaMemAllocationTypeManaged}) {
+    cudaMemPoolProps properties{};
+    properties.allocType = type;
+    properties.location = {cudaMemLocationTypeHost, 0};
+    properties.maxSize = 1 << 20;
+    cudaMemPool_t pool = nullptr;
+    REQUIRE(cudaMemPoolCreate(&pool, &properties) == cudaSuccess);
+    void* block = nullptr;
+    void* refused = nullptr;
+    REQUIRE(cudaMallocFromPoolAsync(&block, 1 << 20, pool, nullptr) == cudaSuccess);
+    CHECK(cudaMallocFromPoolAsync(&refused, 1, pool, nullptr) == cudaErrorMemoryAllocation);
+    CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
+    CHECK(cudaDeviceReset() == cudaSuccess);
+    *static_cast<char*>(block) = 3;
+    CHECK(cudaMemPoolDestroy(pool) == cudaSuccess);
+    CHECK(cudaMemPoolDestroy(pool) == cudaErrorInvalidValue);
+    *static_cast<char*>(block) = 4;
+    CHECK(cudaFree(block) == cudaSuccess);
+    CHECK(cudaFree(block) == cudaErrorInvalidValue);
+    CHECK(cudaGetLastError() == cudaErrorInvalidValue);
+  }
+  cudaMemLocation host{.type = cudaMemLocationTypeHost, .id = 0};
+  cudaMemPool_t pool = nullptr;
+  cudaMemPool_t again = nullptr;
+  CHECK(cudaMemGetDefaultMemPool(&pool, &host, cudaMemAllocationTypePinned) == cudaSuccess);
+  CHECK(cudaMemGetDefaultMemPool(&again, &host, cudaMemAllocationTypePinned) == cudaSuccess);
+  CHECK(pool == again);
+  CHECK(cudaMemPoolDestroy(pool) == cudaErrorInvalidValue);
+  CHECK(cudaGetLastError() == cudaErrorInvalidValue);
+}
+#endif
