@@ -3,7 +3,7 @@
 
 simcuda_suites.py SIMCUDA_RUN PAGE [--work FOLDER] [--source NAME=REPOSITORY] [--only NAME]: installs each project's wheel from PyPI into a
 virtual environment in FOLDER, takes its tests from the wheel or from its repository at the wheel's version, and runs each file as
-`simcuda-run --kernels nothing python -m pytest` on two simulated GPUs. C++ libraries are built from their sources with the shared runtime
+`simcuda-run --kernels nothing python -m pytest`, as a rule on two simulated GPUs. C++ libraries are built from their sources with the shared runtime
 (suites/NAME/CMakeLists.txt), and projects whose tests cannot be had are started by suites/start/. The page says suite, version, tests run,
 passed, skipped and failed by cause. Exit code 1 where a suite could not be had, or a file crashed or took too long."""
 import argparse
@@ -21,7 +21,8 @@ HERE = pathlib.Path(__file__).resolve().parent / "suites"
 TIMEOUT_S = 600  # of one file
 NUMBA = "numba.cuda.tests.cudadrv"
 # Failures of tests that look at what a kernel wrote, by their first line.
-VALUES = re.compile(r"assert array\(|assert np\.int32\(|Arrays are not equal|np\.False_ is not true|Mismatched elements|Not equal to tolerance")
+VALUES = re.compile(r"assert array\(|assert np\.int32\(|Arrays are not equal|np\.False_ is not true|Mismatched elements|Not equal to tolerance|"
+                    r"thrust::(equal|reduce)\(")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Suite:
     repository: str = ""
     kind: str = "repository"  # or "wheel", "start", "build"
     tag: str = "v{}"
+    devices: int = 2  # simulated
+    device_bytes: int = 0  # memory of each, where tests fill managed memory of that size; 0: an H200's
     values: tuple = ()  # tests that look at what kernels wrote, where their first line does not tell
 
 
@@ -40,10 +43,11 @@ SUITES = (
     Suite("CuPy", "cupy-cuda13x", ("pytest", "numpy"),
           tuple(f"tests/cupy_tests/cuda_tests/test_{part}.py" for part in ("memory", "memory_hook", "stream", "device")), "https://github.com/cupy/cupy"),
     Suite("numba-cuda", "numba-cuda[cu13]", ("pytest", "numpy", "filecheck", "cffi", "psutil"), (NUMBA,), "https://github.com/NVIDIA/numba-cuda", "wheel",
+          device_bytes=4 << 30,
           values=("test_array_", "test_broadcast", "test_rank", "test_scalar", "test_strides", "test_linking_", "test_devicearray_transpose",
                   "test_cuda_driver_", "test_cuda_core_stream_", "test_cuda_cache_config", "test_cuda_set_shared", "test_device_arch_specific",
-                  "test_decldevice_arg", "test_jitarg", "test_cudajit_in_attached", "test_structured_array", "test_recarray")),
-    Suite("RMM", "librmm-cu13==26.6.0", (), (), "https://github.com/rapidsai/rmm", kind="build", tag="v{:0>2}.{:0>2}.{:0>2}"),
+                  "test_decldevice_arg", "test_jitarg", "test_cudajit_in_attached", "test_structured_array", "test_recarray", "test_managed_array_attach")),
+    Suite("RMM", "librmm-cu13==26.6.0", (), (), "https://github.com/rapidsai/rmm", kind="build", tag="v{:0>2}.{:0>2}.{:0>2}", devices=1),
     Suite("PyTorch, start", "torch", ("pytest", "numpy"), ("test_pytorch.py",), kind="start"),
     Suite("cuda.core, start", "cuda-core", ("cuda-bindings", "cuda-toolkit[nvrtc]", "pytest", "numpy"), ("test_cuda_core.py",), kind="start"),
     Suite("cuda.bindings, start", "cuda-bindings", ("cuda-toolkit[nvrtc]", "pytest", "numpy"), ("test_cuda_bindings.py",), kind="start"),
@@ -80,8 +84,11 @@ def checkout(source, tag, parts, folder):
 
 
 def cause(message):
-    """A failure's first line, without what differs from test to test."""
-    line = re.sub(r"\s+", " ", ((message or "").strip() or "no message").splitlines()[0])
+    """A failure's first line, without what differs from test to test. GoogleTest's first one is a place."""
+    lines = ((message or "").strip() or "no message").splitlines()
+    is_place = len(lines) > 1 and re.fullmatch(r"unknown file|/\S+:\d+", lines[0]) is not None
+    line = re.sub(r"\s+", " ", lines[1 if is_place else 0])
+    line = re.sub(r"^C\+\+ exception with description ", "", line)
     return re.sub(r"0x[0-9a-f]+|\b\d{3,}\b", "N", line)[:90].replace("|", "/")
 
 
@@ -110,13 +117,17 @@ class Totals:
                 self.counts["failed"] += 1
                 self.causes[cause(bad.get("message"))] += 1
 
+    def environment(self):
+        memory = {"SIMCUDA_TOTAL_BYTES": str(self.suite.device_bytes)} if self.suite.device_bytes else {}
+        return {**os.environ, "SIMCUDA_DEVICES": str(self.suite.devices), **memory}
+
     def add_run(self, command, name, folder, cwd=None):
         """Runs a test program, which writes its report. Notes what ended it early."""
         report = folder / f"{name}.xml"
         report.unlink(missing_ok=True)
         command = [str(word).replace("REPORT", str(report)) for word in command]
         try:
-            done = run(command, cwd=cwd or folder, timeout=TIMEOUT_S, env={**os.environ, "SIMCUDA_DEVICES": "2"})
+            done = run(command, cwd=cwd or folder, timeout=TIMEOUT_S, env=self.environment())
         except subprocess.TimeoutExpired:
             self.broken.append(f"{name}: no end after {TIMEOUT_S} s")
             return
