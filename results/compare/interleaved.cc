@@ -294,13 +294,17 @@ Comparison compare_interleaved(const InterleavedRun& run, const ComparePolicy& p
   return RoundComparer(run, policy).run();
 }
 
+// The rounds that would decide are themselves known within a factor of two only.
+constexpr std::uint32_t kHopeMax = 2;
+
 std::set<std::size_t> cells_to_go_on(const InterleavedRun& run, const ComparePolicy& policy) {
   const Comparison comparison = compare_interleaved(run, policy);
   std::set<std::string> ids;
   for (const CellComparison& cell : comparison.cells) {
     for (const NumberComparison& number : cell.numbers) {
-      const bool open = number.timed && number.gated && number.verdict == Verdict::Undecided &&
-                        number.rounds_needed.has_value();
+      const bool open =
+          number.timed && number.gated && number.verdict == Verdict::Undecided &&
+          number.rounds_needed.value_or(UINT32_MAX) / kHopeMax <= run.plan.round_count_max;
       if (open) ids.insert(cell.key.id());
     }
   }

@@ -100,7 +100,8 @@ void read_rounds(const StoredText& text, const std::string& where, InterleavedRu
                                              const ComparePolicy& policy);
 
 // Indices of the plan's cells for which further rounds can tell more: a timed number is undecided
-// for want of rounds. Those that have no result on a side are not among them.
+// for want of rounds, and not of more than twice as many as the plan allows. Those that have no
+// result on a side are not among them.
 [[nodiscard]] std::set<std::size_t> cells_to_go_on(const InterleavedRun& run,
                                                    const ComparePolicy& policy);
 

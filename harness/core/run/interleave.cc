@@ -11,9 +11,12 @@
 #include <vector>
 
 #include "base/random.h"
+#include "harness/core/device/runtime_select.h"
 #include "harness/core/run/device_sharing.h"
 #include "harness/core/run/open_driver.h"
+#include "harness/core/run/run.h"
 #include "harness/core/run/run_group.h"
+#include "harness/job/job.h"
 #include "results/derived.h"
 
 namespace allocmark {
@@ -39,16 +42,29 @@ CellSpec spec_of(const InterleavedPlan& plan, const InterleaveOptions& options, 
   return spec;
 }
 
+// Cells of which exact numbers alone are compared, on a device that does not mind who else works.
+bool is_untimed(const InterleavedPlan& plan, std::size_t cell_index) {
+  const InterleavedCell& cell = plan.cells[cell_index];
+  return cell.round_count_max < plan.round_count && is_simulated(cell.base.device) &&
+         is_simulated(cell.now.device);
+}
+
 // The two turns of a cell.
 RunGroupSpec group_of(const InterleavedPlan& plan, const InterleaveOptions& options,
                       const std::array<Turn, kSideCount>& turns, std::uint32_t round) {
-  RunGroupSpec group{.takes_turns = plan.turns_by_pass,
-                     .pass_count_min = plan.pass_count,
-                     .pass_count_max = std::max(plan.pass_count, plan.pass_count_max),
-                     .quiet_cpu = options.job_count == 1};
+  const bool untimed = is_untimed(plan, turns[0].cell_index);
+  RunGroupSpec group{
+      .takes_turns = plan.turns_by_pass,
+      .pass_count_min = plan.pass_count,
+      .pass_count_max = untimed ? plan.pass_count : std::max(plan.pass_count, plan.pass_count_max),
+      .quiet_cpu = options.job_count == 1 && !untimed};
+  // What driver calls cost the caches is four fifths of an untimed cell's time.
+  const JobEnvironment environment =
+      untimed ? JobEnvironment{{"SIMCUDA_HOST_CACHES", "warm"}} : JobEnvironment{};
   for (const Turn& turn : turns) {
     group.steps.push_back({.spec = spec_of(plan, options, turn, round),
-                           .program_path = plan.sides.at(turn.side).program_path});
+                           .program_path = plan.sides.at(turn.side).program_path,
+                           .environment = environment});
     group.takes_turns = group.takes_turns && can_share_device(group.steps.back().spec.key);
   }
   // Else each chooses for itself, and neighbouring passes are on two processors.
@@ -100,11 +116,11 @@ bool run_interleaved(const InterleavedPlan& plan, const InterleaveOptions& optio
   const OpenDriver driver(devices, plan.sides.back().program_path);
   const std::vector<std::uint32_t> looks = look_rounds(plan);
   std::uint64_t place = 0;
-  for (std::uint32_t round = 0; round < looks.back() && !going.empty(); ++round) {
-    std::erase_if(going, [&](std::size_t i) { return round >= plan.cells[i].round_count_max; });
-    const std::vector<Turn> turns = turns_of_round(plan, round, going);
+  const auto run_some = [&](std::uint32_t round, const std::set<std::size_t>& cell_indices,
+                            std::uint32_t job_count) {
+    const std::vector<Turn> turns = turns_of_round(plan, round, cell_indices);
     const bool completed = run_groups(
-        groups_of_round(plan, options, turns, round), options.job_count,
+        groups_of_round(plan, options, turns, round), job_count,
         /*gpu_count=*/0, options.interrupt, [&](std::size_t group, const GroupResult& result) {
           const std::size_t index = group * kSideCount + result.step_index;
           const bool measured = is_measured(result.cell);
@@ -118,8 +134,19 @@ bool run_interleaved(const InterleavedPlan& plan, const InterleaveOptions& optio
                      .in_turns = result.in_turns,
                      .cell = result.cell});
         });
-    if (!completed) return false;
     place += turns.size();
+    return completed;
+  };
+  for (std::uint32_t round = 0; round < looks.back() && !going.empty(); ++round) {
+    std::erase_if(going, [&](std::size_t i) { return round >= plan.cells[i].round_count_max; });
+    std::set<std::size_t> timed;
+    std::set<std::size_t> untimed;
+    for (const std::size_t i : going) (is_untimed(plan, i) ? untimed : timed).insert(i);
+    if (!untimed.empty()) {
+      const std::uint32_t job_count = default_job_count(plan.cells[*untimed.begin()].now.device);
+      if (!run_some(round, untimed, std::max(options.job_count, job_count))) return false;
+    }
+    if (!timed.empty() && !run_some(round, timed, options.job_count)) return false;
     const bool at_look =
         round + 1 < looks.back() && std::find(looks.begin(), looks.end(), round + 1) != looks.end();
     if (!at_look) continue;

@@ -104,8 +104,8 @@ void RunGroup::run(const Action& action) {
 void RunGroup::start(std::size_t index) {
   Member& member = members_[index];
   try {
-    JobEnvironment environment;
-    if (spec_.visible_gpu) environment = {{"CUDA_VISIBLE_DEVICES", *spec_.visible_gpu}};
+    JobEnvironment environment = member.step.environment;
+    if (spec_.visible_gpu) environment.emplace_back("CUDA_VISIBLE_DEVICES", *spec_.visible_gpu);
     member.child = std::make_unique<ChildProcess>(
         cell_command(member.step.spec, member.step.program_path, environment));
   } catch (const Error& error) {

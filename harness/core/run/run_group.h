@@ -17,6 +17,7 @@
 
 #include "harness/core/cell/cell.h"
 #include "harness/job/child_process.h"
+#include "harness/job/job.h"
 #include "results/schema.h"
 
 namespace allocmark {
@@ -24,7 +25,8 @@ namespace allocmark {
 // A cell with the program that is to run it.
 struct CellStep {
   CellSpec spec;
-  std::string program_path;  // what is started with "cell"
+  std::string program_path;         // what is started with "cell"
+  JobEnvironment environment = {};  // besides this process's own
 };
 
 struct RunGroupSpec {

@@ -137,6 +137,30 @@ TEST_CASE("sides alternate but where both would need the memory that each holds 
   CHECK_FALSE(in_turns("sim:h200", "unlimited", false));
 }
 
+TEST_CASE("an untimed cell of a simulated device has few passes, warm caches and company") {
+  InterleavedPlan plan = make_plan({"fine", "untimed"});
+  plan.pass_count = 3, plan.pass_count_max = 16;
+  plan.cells[1].round_count_max = 2;
+  const auto group_of_untimed = [&](const std::string& device) {
+    for (InterleavedCell& cell : plan.cells) cell.base.device = cell.now.device = device;
+    return groups_of_round(plan, {}, turns_of_round(plan, 0, {1}), 0).at(0);
+  };
+  const RunGroupSpec simulated = group_of_untimed("sim:h200");
+  CHECK(simulated.pass_count_max == 3);
+  CHECK_FALSE(simulated.quiet_cpu);
+  for (const CellStep& step : simulated.steps) {
+    CHECK(step.environment == JobEnvironment{{"SIMCUDA_HOST_CACHES", "warm"}});
+  }
+  // On a GPU others would take its memory; timed cells are as ever.
+  CHECK(group_of_untimed("cuda:0").quiet_cpu);
+  CHECK(group_of_untimed("cuda:0").steps[0].environment.empty());
+  plan.cells[1].round_count_max = 8;
+  const RunGroupSpec timed = group_of_untimed("sim:h200");
+  CHECK(timed.pass_count_max == 16);
+  CHECK(timed.quiet_cpu);
+  CHECK(timed.steps[0].environment.empty());
+}
+
 TEST_CASE("conditions name steal, other programs, a container's limit and heat, and nothing else") {
   const HostCounters begin{.wall_s = 100,
                            .own_cpu_s = 5,
