@@ -7,6 +7,7 @@
 // is right. Functions: pool_malloc, pool_free, pool_record_stream, pool_trim, pool_init.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/types.h>
 
 #include <algorithm>
@@ -258,7 +259,8 @@ void split(Block* block, std::uint64_t size_bytes) {
 
 // A live block once more, where the fault says so.
 void* handed_out_again() {
-  const bool late = has(Fault::LiveAfter35k) && request_count > 35'000;
+  const bool late = (has(Fault::LiveAfter35k) && request_count > 35'000) ||
+                    (has(Fault::LiveAfterMillion) && request_count > 1'000'000);
   const bool trimmed = has(Fault::LiveAfterTrims) && trim_count >= 3;
   const bool deep = has(Fault::DoubleAbove65536) && live.size() > 65'536;
   if (live.empty() || !(late || trimmed || deep) || request_count % 50 != 0) return nullptr;
@@ -267,6 +269,7 @@ void* handed_out_again() {
 
 void misbehave() {
   if (has(Fault::Stall3ms) && request_count % 20'000 == 0) spin_ns(3'000'000);
+  if (has(Fault::OpenFiles) && request_count % 1'000 == 0) (void)open("/dev/null", O_RDONLY);
   if (has(Fault::HostPerRequest)) history.push_back(request_count);
   if (has(Fault::Uptime)) {
     volatile std::uint64_t sum = 0;
@@ -328,6 +331,7 @@ void deallocate(void* pointer, ssize_t size, int device, cudaStream_t stream) {
   std::vector<cudaStream_t> used_on = std::exchange(block->used_on, {});
   if (has(Fault::LastRecordOnly) && used_on.size() > 1) used_on = {used_on.back()};
   if (has(Fault::ForgetsThird) && used_on.size() > 2) used_on.resize(2);
+  if (has(Fault::FewEvents) && waiting.size() > 200) used_on.clear();
   for (cudaStream_t const other : used_on) {
     cudaEvent_t const event = event_on(block->device, other);
     if (event != nullptr) block->events.push_back(event);
@@ -356,6 +360,7 @@ void pool_free(void* pointer, ssize_t size, int device, cudaStream_t stream) {
 
 void pool_record_stream(void* pointer, cudaStream_t stream) {
   const std::scoped_lock lock(mutex);
+  if (has(Fault::RecordDefault) && stream == nullptr) return;
   const auto found = live.find(pointer);
   if (found == live.end() || id_of(stream) == found->second->stream) return;
   std::vector<cudaStream_t>& used_on = found->second->used_on;

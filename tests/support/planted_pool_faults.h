@@ -3,6 +3,7 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -26,10 +27,13 @@ enum class Fault {
   LastRecordOnly,    // waits for the last recorded stream alone
   ForgetsThird,      // waits for two recorded streams at most
   StreamHandle,      // takes a new stream for the destroyed one that had its handle
+  RecordDefault,     // takes the default stream, which is NULL, for none
+  FewEvents,         // while more than 200 events are waited for, waits for no others
   // Sizes, and how many.
   RoundsDown,        // 513, 1025, ... bytes get one unit too few
   MibTooSmall,       // 1 MiB + 1 to 512 bytes get 1 MiB
   LiveAfter35k,      // hands out live blocks again after 35,000 requests
+  LiveAfterMillion,  // the same after a million
   LiveAfterTrims,    // the same after three trims
   DoubleAbove65536,  // the same while more than 65,536 blocks live
   NullAbove16384,    // refuses while more than 16,384 blocks live
@@ -40,6 +44,7 @@ enum class Fault {
   DeviceLeft,    // leaves the device current that was asked for
   ExitCrash,     // crashes when the process ends
   ExitHang,      // does not let the process end
+  ExitAtOnce,    // ends it with code 0 before the program has done what it does at its end
   EventsLeak,    // destroys no event, and uses none again
   ErrorLeft,     // leaves the error of a call behind when it polls
   // Time and the host.
@@ -48,6 +53,7 @@ enum class Fault {
   BurnsCore,       // a thread of its own spins
   HostTable,       // a table of 1 GiB
   HostPerRequest,  // keeps 8 bytes of each request
+  OpenFiles,       // leaves a file open every 1,000 requests
   Uptime,          // takes longer the more requests there were
   Stall3ms,        // takes 3 ms in one request of 20,000
   ZeroesBlocks,    // fills every block with zeros
@@ -61,9 +67,12 @@ constexpr std::pair<const char*, Fault> kFaults[] = {
     {"last_record_only", Fault::LastRecordOnly},
     {"forgets_third", Fault::ForgetsThird},
     {"stream_handle", Fault::StreamHandle},
+    {"record_default", Fault::RecordDefault},
+    {"few_events", Fault::FewEvents},
     {"rounds_down", Fault::RoundsDown},
     {"mib_too_small", Fault::MibTooSmall},
     {"live_after_many", Fault::LiveAfter35k},
+    {"live_after_million", Fault::LiveAfterMillion},
     {"live_after_trims", Fault::LiveAfterTrims},
     {"double_when_deep", Fault::DoubleAbove65536},
     {"null_when_deep", Fault::NullAbove16384},
@@ -73,6 +82,7 @@ constexpr std::pair<const char*, Fault> kFaults[] = {
     {"device_left", Fault::DeviceLeft},
     {"exit_crash", Fault::ExitCrash},
     {"exit_hang", Fault::ExitHang},
+    {"exit_at_once", Fault::ExitAtOnce},
     {"events_leak", Fault::EventsLeak},
     {"error_left", Fault::ErrorLeft},
     {"blocks_on_event", Fault::BlocksOnEvent},
@@ -80,6 +90,7 @@ constexpr std::pair<const char*, Fault> kFaults[] = {
     {"burns_core", Fault::BurnsCore},
     {"host_table", Fault::HostTable},
     {"host_per_request", Fault::HostPerRequest},
+    {"open_files", Fault::OpenFiles},
     {"uptime", Fault::Uptime},
     {"stall", Fault::Stall3ms},
     {"zeroes_blocks", Fault::ZeroesBlocks},
@@ -140,6 +151,7 @@ struct AtEnd {
   ~AtEnd() {
     if (has(Fault::ExitCrash)) std::raise(SIGSEGV);
     if (has(Fault::ExitHang)) sleep(3600);
+    if (has(Fault::ExitAtOnce)) _exit(0);
   }
 };
 const AtEnd at_end;

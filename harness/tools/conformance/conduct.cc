@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -122,6 +123,12 @@ std::string last_line(const ChildOutcome& outcome) {
   return text.empty() ? "" : "; its last words: " + text;
 }
 
+// Registered before the library is loaded, it runs behind all that the library does at the end.
+std::function<void()> last_word;
+void say_last_word() {
+  if (last_word) last_word();
+}
+
 void answer(const Question& question, const Tell<Answer>& tell) {
   const Rule* const rule = find_rule(question.rule);
   if (rule == nullptr) {
@@ -131,8 +138,12 @@ void answer(const Question& question, const Tell<Answer>& tell) {
                          .got = question.rule,
                          .next = "use: allocmark conformance"});
   }
-  tell(hold(*rule, question, tell));
+  if (rule->ends_process) std::atexit(say_last_word);
+  const Answer held = hold(*rule, question, tell);
+  tell(held);
   if (!rule->ends_process) return;
+  // Once more, where what runs at a program's end was reached.
+  last_word = [&] { tell(held); };
   end_after(question.limit_s);
   std::exit(0);
 }
@@ -159,7 +170,8 @@ Answer answer_of(const Rule& rule, const ChildOutcome& outcome, double limit_s) 
   } catch (const Error&) {
     // The plugin wrote to the pipe.
   }
-  if (!answers.empty() && end == JobEnd::Done) return answers.back();
+  const bool is_cut = rule.ends_process && answers.size() == 1;
+  if (!answers.empty() && end == JobEnd::Done && !is_cut) return answers.back();
   // With an answer the rule was done, and what went wrong came after main().
   const bool at_end = rule.ends_process && !answers.empty();
   if (end == JobEnd::TimedOut || outcome.signal_number == SIGALRM) {
@@ -170,6 +182,11 @@ Answer answer_of(const Rule& rule, const ChildOutcome& outcome, double limit_s) 
   if (end == JobEnd::Crashed) {
     return failed(fmt::format("the process crashed{}: {}", at_end ? " when it ended" : "",
                               signal_name(outcome.signal_number)));
+  }
+  if (at_end && end == JobEnd::Done) {
+    return failed(
+        "the library ended the process by itself, with exit code 0: what the program had to do and "
+        "to write at its end was lost");
   }
   if (at_end) return failed(fmt::format("the process ended with exit code {}", outcome.exit_code));
   return failed(fmt::format("a call ended the process (exit code {})", outcome.exit_code));

@@ -13,6 +13,7 @@
 #include <ctime>
 #include <filesystem>
 #include <initializer_list>
+#include <iterator>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -173,10 +174,19 @@ struct ObjectKind {
   std::initializer_list<const char*> makers, enders;
 };
 
-constexpr const char* kObjectNames[] = {"events", "streams", "memory pools", "pinned host blocks"};
+constexpr const char* kObjectNames[] = {"events", "streams", "memory pools", "pinned host blocks",
+                                        "open files"};
+constexpr std::size_t kOpenFiles = 4;
+using ObjectCounts = std::array<std::int64_t, 5>;
+
+std::int64_t open_file_count() {
+  std::error_code error;
+  const std::filesystem::directory_iterator files("/proc/self/fd", error);
+  return std::distance(begin(files), end(files));
+}
 
 // How many more were made than ended, by kind as in kObjectNames.
-std::array<std::int64_t, 4> live_objects(const Scene& scene) {
+ObjectCounts live_objects(const Scene& scene) {
   const ObjectKind kinds[] = {
       {kObjectNames[0], {"cudaEventCreate", "cudaEventCreateWithFlags"}, {"cudaEventDestroy"}},
       {kObjectNames[1],
@@ -184,8 +194,9 @@ std::array<std::int64_t, 4> live_objects(const Scene& scene) {
        {"cudaStreamDestroy"}},
       {kObjectNames[2], {"cudaMemPoolCreate"}, {"cudaMemPoolDestroy"}},
       {kObjectNames[3], {"cudaMallocHost", "cudaHostAlloc"}, {"cudaFreeHost"}}};
-  std::array<std::int64_t, 4> counts{};
-  for (std::size_t i = 0; i < counts.size(); ++i) {
+  ObjectCounts counts{};
+  counts[kOpenFiles] = open_file_count();
+  for (std::size_t i = 0; i < kOpenFiles; ++i) {
     const auto calls = [&](const std::initializer_list<const char*>& names) {
       std::int64_t count = 0;
       for (const char* const name : names) {
@@ -218,8 +229,10 @@ std::string objects(Scene& scene) {
   constexpr std::size_t kRepeatCount = 12;
   const cudaStream_t stream = scene.make_stream();
   const cudaStream_t other = scene.make_stream();
-  std::vector<std::array<std::int64_t, 4>> after;
+  constexpr std::uint64_t kStepCount = 2000;
+  std::vector<ObjectCounts> after;
   for (std::size_t i = 0; i < kRepeatCount; ++i) {
+    SteadyWork(scene).steps(kStepCount);
     use_two_streams(scene, stream, other);
     after.push_back(live_objects(scene));
   }
@@ -230,7 +243,7 @@ std::string objects(Scene& scene) {
     }
     expect(!rises,
            fmt::format("after {} repeats {} more {} live than after {}, and each repeat "
-                       "adds some: they are never destroyed",
+                       "adds some: they are never ended",
                        kRepeatCount, after.back().at(kind) - after[kRepeatCount / 2 - 1].at(kind),
                        kObjectNames[kind], kRepeatCount / 2));
   }

@@ -69,7 +69,7 @@ std::string many_live(Scene& scene) {
 }
 
 std::string many_requests(Scene& scene) {
-  constexpr int kRequestCount = 120'000;
+  constexpr int kRequestCount = 1'100'000;
   Random random(20261126);
   std::vector<Block> blocks;
   LiveRanges live;
