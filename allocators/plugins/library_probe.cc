@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +14,8 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <set>
+#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -30,7 +33,6 @@ void say(int fd, const char* text) {
 
 // Runs in the child, which has nothing but this to do.
 [[noreturn]] void probe_in_child(const LibraryProbe& probe, const std::string& path, int fd) {
-  for (const int number : {SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE}) signal(number, SIG_DFL);
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     say(fd, "it does not load: ");
@@ -96,6 +98,53 @@ std::string system_problem(const char* call) {
                      std::error_code(errno, std::generic_category()).message());
 }
 
+// What a child says that does only this, and how it ended.
+struct ChildEnd {
+  ChildAnswer answer;
+  int status = 0;
+  std::string problem;  // why there was none
+};
+
+template <typename Work>
+ChildEnd ask_child(int timeout_ms, const Work& work) {
+  int fds[2];
+  if (pipe(fds) != 0) return {.answer = {}, .problem = system_problem("pipe")};
+  const pid_t child = fork();
+  if (child == 0) {
+    close(fds[0]);
+    for (const int number : {SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE}) signal(number, SIG_DFL);
+    work(fds[1]);
+    _exit(0);
+  }
+  close(fds[1]);
+  ChildEnd end;
+  if (child < 0) {
+    end.problem = system_problem("fork");
+  } else {
+    end.answer = read_answer(fds[0], child, timeout_ms);
+  }
+  close(fds[0]);
+  if (child < 0) return end;
+  // A library may have left threads or children with the pipe; the child itself ends now.
+  if (end.answer.timed_out) kill(child, SIGKILL);
+  while (waitpid(child, &end.status, 0) < 0 && errno == EINTR) {
+  }
+  return end;
+}
+
+using Modules = std::set<std::string>;
+
+Modules loaded_modules() {
+  Modules modules;
+  dl_iterate_phdr(
+      [](dl_phdr_info* module, std::size_t /*size*/, void* names) {
+        static_cast<Modules*>(names)->insert(module->dlpi_name);
+        return 0;
+      },
+      &modules);
+  return modules;
+}
+
 }  // namespace
 
 std::string loadable_path(const std::string& path) {
@@ -112,30 +161,31 @@ bool carries_cuda_runtime(const std::string& path) {
   }
 }
 
+std::string loaded_runtime_carrier() {
+  for (const std::string& module : loaded_modules()) {
+    // The shared runtime is one that can be replaced.
+    const std::string name = std::filesystem::path(module).filename();
+    if (!name.starts_with("libcuda") && carries_cuda_runtime(module)) return module;
+  }
+  return {};
+}
+
+std::string runtime_carrier_of(const std::string& path) {
+  const auto look = [&](int fd) {
+    if (dlopen(loadable_path(path).c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) return;
+    say(fd, loaded_runtime_carrier().c_str());
+  };
+  return ask_child(LibraryProbe{}.timeout_ms, look).answer.text;
+}
+
 std::string library_problem(const LibraryProbe& probe) {
   std::error_code error;
   if (!std::filesystem::exists(probe.path, error)) return "no such file";
   if (!std::filesystem::is_regular_file(probe.path, error)) return "it is not a file";
   const std::string path = loadable_path(probe.path);
-  int fds[2];
-  if (pipe(fds) != 0) return system_problem("pipe");
-  const pid_t child = fork();
-  if (child == 0) {
-    close(fds[0]);
-    probe_in_child(probe, path, fds[1]);
-  }
-  close(fds[1]);
-  if (child < 0) {
-    close(fds[0]);
-    return system_problem("fork");
-  }
-  const ChildAnswer answer = read_answer(fds[0], child, probe.timeout_ms);
-  close(fds[0]);
-  // A library may have left threads or children with the pipe; the child itself ends now.
-  if (answer.timed_out) kill(child, SIGKILL);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  const auto [answer, status, problem] =
+      ask_child(probe.timeout_ms, [&](int fd) { probe_in_child(probe, path, fd); });
+  if (!problem.empty()) return problem;
   if (answer.timed_out) {
     return fmt::format("it is not loaded after {} s", probe.timeout_ms / 1000);
   }

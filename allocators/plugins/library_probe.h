@@ -22,6 +22,12 @@ struct LibraryProbe {
 // simulated device is seen by it. False where it cannot be read.
 [[nodiscard]] bool carries_cuda_runtime(const std::string& path);
 
+// The path of a module of this process that does, empty where none does; and the same of a process
+// that loads the library, which is a child. Such a library works as long as the code that it calls
+// there asks nothing of the device, as that of RMM's headers.
+[[nodiscard]] std::string loaded_runtime_carrier();
+[[nodiscard]] std::string runtime_carrier_of(const std::string& path);
+
 // The path as dlopen takes it: without a slash it would look in the system's folders instead.
 [[nodiscard]] std::string loadable_path(const std::string& path);
 

@@ -2,6 +2,7 @@
 #include "allocators/plugins/pluggable.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
@@ -111,10 +112,12 @@ auto call_library(const std::string& library, Call call) {
 
 }  // namespace
 
-std::optional<ErrorText> simulated_plugin_error(const PluggableConf& conf) {
-  if (!carries_cuda_runtime(loadable_path(conf.library))) return std::nullopt;
-  return ErrorText{.what = "this library carries the static CUDA runtime",
-                   .where = conf.library,
+ErrorText foreign_runtime_error(const std::string& library, const std::string& carrier) {
+  return ErrorText{.what = carrier.empty() ? "this library carries the static CUDA runtime"
+                                           : fmt::format("this library is served by {}, which "
+                                                         "carries the static CUDA runtime",
+                                                         carrier),
+                   .where = library,
                    .wanted =
                        "one that is linked with libcudart.so, in whose place the simulated "
                        "runtime is loaded",
@@ -122,6 +125,11 @@ std::optional<ErrorText> simulated_plugin_error(const PluggableConf& conf) {
                    .next =
                        "link it with nvcc -cudart shared, CMAKE_CUDA_RUNTIME_LIBRARY Shared or "
                        "-lcudart, or run it on a GPU"};
+}
+
+std::optional<ErrorText> simulated_plugin_error(const PluggableConf& conf) {
+  if (!carries_cuda_runtime(loadable_path(conf.library))) return std::nullopt;
+  return foreign_runtime_error(conf.library, "");
 }
 
 PluggableConfResult read_pluggable_conf(std::string_view text) {
@@ -234,11 +242,12 @@ void PluggableBackend::require_our_runtime() const {
   const std::uint64_t before = call_count(nullptr);
   void* const pointer = malloc_(1, device_, nullptr);
   (void)cudaGetLastError();
-  // One call is ours.
-  if (pointer != nullptr || call_count(nullptr) > before + 1) {
-    if (pointer != nullptr) free_(pointer, 1, device_, nullptr);
-    return;
+  if (pointer != nullptr) return free_(pointer, 1, device_, nullptr);
+  if (const std::string carrier = loaded_runtime_carrier(); !carrier.empty()) {
+    throw EnvironmentError(foreign_runtime_error(library_, carrier));
   }
+  // One call is ours.
+  if (call_count(nullptr) > before + 1) return;
   throw library_error(library_, "the library does not use the simulated CUDA runtime",
                       "a failed request without any call of it",
                       "Link it with the shared runtime (nvcc -cudart shared), or run it on a GPU.");

@@ -38,6 +38,10 @@ struct PluggableConfResult {
 // Reads the string; the library itself is not looked at.
 [[nodiscard]] PluggableConfResult read_pluggable_conf(std::string_view text);
 
+// The library is, or is served by another file (not empty) that is, linked with the static CUDA
+// runtime.
+[[nodiscard]] ErrorText foreign_runtime_error(const std::string& library,
+                                              const std::string& carrier);
 // Why the library cannot be used on a simulated device; nothing where it can.
 [[nodiscard]] std::optional<ErrorText> simulated_plugin_error(const PluggableConf& conf);
 

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "allocators/plugins/library_probe.h"
 #include "allocators/plugins/pluggable.h"
 #include "base/json_text.h"
 #include "base/output_file.h"
@@ -287,14 +288,21 @@ std::string junit_text(const ConformanceCommand& command, const std::vector<Judg
 std::vector<Finding> findings_of(const ConformanceCommand& command, const std::string& plugin) {
   (void)library_of(plugin);
   const std::string conf = conf_of(plugin);
+  const std::string library = read_pluggable_conf(conf).conf.library;
   if (const auto error = simulated_plugin_error(read_pluggable_conf(conf).conf)) {
     throw UsageError(*error);
   }
-  return conformance::conduct({.program_path = own_program_path(),
-                               .device = command.device,
-                               .conf = conf,
-                               .limit_s = command.timeout_s,
-                               .rules = command.rules});
+  std::vector<Finding> findings = conformance::conduct({.program_path = own_program_path(),
+                                                        .device = command.device,
+                                                        .conf = conf,
+                                                        .limit_s = command.timeout_s,
+                                                        .rules = command.rules});
+  const bool serves = std::ranges::none_of(findings, [](const Finding& finding) {
+    return finding.rule->name == "serves" && finding.answer.outcome == conformance::Outcome::Fail;
+  });
+  const std::string carrier = serves ? "" : runtime_carrier_of(library);
+  if (!carrier.empty()) throw UsageError(foreign_runtime_error(library, carrier));
+  return findings;
 }
 
 // What the plugin alone breaks is held against it once more: it may have been the machine.

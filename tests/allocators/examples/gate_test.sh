@@ -71,6 +71,11 @@ gated one_function 2 'MALLOC,FREE' --functions a "$example" "$example"
 gated rounds 2 'wants a number' --rounds many "$example" "$example"
 if [ -e "$faulty/static_plugin.so" ]; then
   gated static 2 'carries the static CUDA runtime' "$example" "$faulty/static_plugin.so"
+  served=$faulty/served_plugin.so
+  gated served 2 'static_plugin.so, which carries the static' --functions served_malloc,served_free "$served" "$served"
+  "$ALLOCMARK" run --device sim:h200 --allocator "pluggable:$served,served_malloc,served_free" --workload gpt2_train_ckpt --allow-debug \
+    --out "$work/served" >"$work/served.txt" 2>&1
+  grep -q 'static_plugin.so, which carries the static' "$work/served/results.jsonl" || fail "run does not name the static runtime: $(tail -3 "$work/served.txt")"
 fi
 gated used 2 'not empty' --out "$work/same" "$example" "$example"
 ALLOCMARK=/nothing/allocmark gated program 2 'there is no program' "$example" "$example"
