@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Measures how often comparisons are right, with real runs: A/A (the same thing on both sides), power (a known slowdown), and repeat
-(how often a second run of a cell lies in the interval that the first one stated).
+"""Measures how often comparisons are right, with real runs: A/A (the same thing on both sides), power (a known slowdown), rates (several
+known slowdowns in turn, none among them, as small a gate as there is), and repeat (how often a second run of a cell lies in the interval
+that the first one stated).
 
-In goes an allocmark program and, for power, the library built from tests/allocators/plugins/paced_pluggable.c; out comes one line per
+In goes an allocmark program and, for power and rates, the library built from tests/allocators/plugins/paced_pluggable.c; out comes one line per
 experiment with a share and its Wilson interval at 95 %, and with --out a JSON file of the same. Every comparison is a run of its
 own (`run --ab`, or with --two-runs `run`, `run`, `compare --confirm`); nothing is resampled. Uses the standard library only.
 """
@@ -20,6 +21,8 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+WORKLOADS = ["gpt2_train_amp", "bert_varlen_infer"]  # where none is named
 
 
 def wilson(hits, trials, z=1.959964):
@@ -51,6 +54,8 @@ class Experiment:
             self.axes_rounds = ["--rounds", str(options.rounds), "--rounds-max", str(options.rounds_max or 2 * options.rounds)]
         else:
             self.axes_rounds = []
+        if options.policy:
+            self.axes_rounds += ["--policy", options.policy]
         self.results = []  # of the experiments that have ended
 
     def call(self, arguments):
@@ -126,7 +131,7 @@ def aa_summary(comparisons):
 
 
 def measure_aa(experiment, options):
-    cells = ["--workload", *options.workload, "--allocator", *(options.allocator or ["caching", "cub"]), "--conf", "unset"]
+    cells = ["--workload", *(options.workload or WORKLOADS), "--allocator", *(options.allocator or ["caching", "cub"]), "--conf", "unset"]
     # Two names of the same program: the sides must not be told apart by the path alone.
     sides = [wrapper(experiment.folder, name, experiment.program, {}) for name in ("a.sh", "b.sh")]
     return [experiment.many(sides, cells, aa_summary)]
@@ -179,7 +184,7 @@ def reference_summary(runs):
 
 def measure_repeat(experiment, options):
     """The same cells in runs one after the other; the first --calibration-runs of them make the calibration of the rest."""
-    cells = ["--suite", options.suite] if options.suite else ["--workload", *options.workload, "--conf", "unset"]
+    cells = ["--suite", options.suite] if options.suite else ["--workload", *(options.workload or WORKLOADS), "--conf", "unset"]
     if options.allocator or not options.suite:
         cells += ["--allocator", *(options.allocator or ["caching", "cub"])]
     end = time.time() + options.time_limit if options.time_limit else math.inf
@@ -260,13 +265,46 @@ def measure_power(experiment, options):
     return experiment.results
 
 
+def rate_summary(comparisons, steps):
+    """Of comparisons of one cell whose new side does so many steps more: how often the gate fails, and what the slowdown was found to be."""
+    numbers = [{n["number"]: n for _, n in timed_numbers(c)} for c in comparisons]
+    changes = sorted(of["allocate_own_ns_p50"]["change"] for of in numbers)
+    verdicts = [{n["verdict"] for cell in c["cells"] for n in cell["numbers"]} for c in comparisons]
+    return {"experiment": f"rates {steps} steps", "comparisons": len(comparisons), "change_median": changes[len(changes) // 2],
+            "change_range": [changes[0], changes[-1]], "failed": wilson(sum(c["exit_code"] == 1 for c in comparisons), len(comparisons)),
+            "p50_called": wilson(sum(of["allocate_own_ns_p50"]["verdict"] == "worse" for of in numbers), len(numbers)),
+            "called": sorted({n for of in numbers for n in of if of[n]["verdict"] in ("worse", "better")}),
+            "better": wilson(sum("better" in found for found in verdicts), len(verdicts))}
+
+
+def measure_rates(experiment, options):
+    """One cell of the gate, whose new side's requests do each of --steps steps more (of 150), in turn."""
+    plugin = str(Path(options.plugin).resolve())
+    cells = ["--workload", *(options.workload or ["gpt2_train_ckpt"]), "--allocator", "pluggable", "--conf", paced_cell(plugin), "--no-html"]
+    sides = {}
+    for steps in options.steps:
+        sides[steps] = [wrapper(experiment.folder, f"steps{steps}{side}.sh", experiment.program, {"PACED_EXTRA_STEPS": value})
+                        for side, value in (("a", 0), ("b", steps))]
+    end = time.time() + options.time_limit if options.time_limit else math.inf
+    found = {steps: [] for steps in options.steps}
+    index, begin, results = 0, time.time(), []
+    while index < options.comparisons * len(options.steps) and time.time() < end:
+        steps = options.steps[index % len(options.steps)]
+        found[steps].append(experiment.compare(index, sides[steps], cells, two_runs=False))
+        index += 1
+        results = [rate_summary(all_of, steps) for steps, all_of in found.items() if all_of]
+        results.append({"experiment": "rates", "seconds_per_comparison": round((time.time() - begin) / index, 1)})
+        experiment.keep(results)
+    return results
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("experiment", choices=["aa", "power", "repeat"])
+    parser.add_argument("experiment", choices=["aa", "power", "rates", "repeat"])
     parser.add_argument("--program", default="build/release/bin/allocmark")
     parser.add_argument("--plugin", default="build/release/lib/paced_pluggable.so")
     parser.add_argument("--device", default="sim:h200")
-    parser.add_argument("--workload", nargs="+", default=["gpt2_train_amp", "bert_varlen_infer"])
+    parser.add_argument("--workload", nargs="+", help="[gpt2_train_amp bert_varlen_infer; of rates, gpt2_train_ckpt]")
     parser.add_argument("--allocator", nargs="+", help="[caching cub, with --suite the suite's]")
     parser.add_argument("--suite", help="repeat: a suite's cells instead of --workload")
     parser.add_argument("--runs", type=int, default=10, help="repeat: runs that are held against each other")
@@ -279,6 +317,8 @@ def main():
     parser.add_argument("--rounds", type=int, help="instead of allocmark's default")
     parser.add_argument("--rounds-max", type=int)
     parser.add_argument("--two-runs", action="store_true", help="run, run, compare --confirm instead of run --ab")
+    parser.add_argument("--policy", help="what a regression is, as of gate.sh")
+    parser.add_argument("--steps", type=int, nargs="+", default=[0, 3, 6], help="rates: further steps of a request's 150, compared in turn")
     parser.add_argument("--p50", type=float, default=0.05, help="slowdown of every request, as a share of P50")
     parser.add_argument("--p99", type=float, default=0.10, help="slowdown of the slow requests, as a share of P99")
     parser.add_argument("--other-cells", type=int, default=11, help="cells beside the slowed one")
@@ -290,7 +330,7 @@ def main():
     begin = time.time()
     try:
         experiment = Experiment(options, folder)
-        results = {"aa": measure_aa, "power": measure_power, "repeat": measure_repeat}[options.experiment](experiment, options)
+        results = {"aa": measure_aa, "power": measure_power, "rates": measure_rates, "repeat": measure_repeat}[options.experiment](experiment, options)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     for result in results:

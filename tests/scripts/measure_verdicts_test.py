@@ -24,6 +24,20 @@ def run_of(value, low=90.0, high=115.0):
     return {"id": {**cell, name: value, name + "_repeat_low": low, name + "_repeat_high": high}}
 
 
+def comparison_of(verdict, change, exit_code):
+    number = {"number": "allocate_own_ns_p50", "verdict": verdict, "change": change, "p_value": 0.001}
+    return {"exit_code": exit_code, "cells": [{"numbers": [number, {"number": "status", "verdict": "same"}]}]}
+
+
+class Rates(unittest.TestCase):
+    def test_comparisons_of_a_slowdown_are_counted(self):
+        found = measure_verdicts.rate_summary([comparison_of("worse", 0.032, 1), comparison_of("same", 0.029, 0), comparison_of("worse", 0.034, 1),
+                                               comparison_of("better", -0.04, 0)], 6)
+        self.assertEqual((found["comparisons"], found["failed"][0], found["p50_called"][0], found["better"][0]), (4, 0.5, 0.5, 0.25))
+        self.assertEqual(found["change_range"], [-0.04, 0.034])
+        self.assertEqual(found["called"], ["allocate_own_ns_p50"])
+
+
 class Repeat(unittest.TestCase):
     def test_the_later_run_is_held_against_the_earlier_one(self):
         found = measure_verdicts.repeat_summary([run_of(100.0), run_of(115.0, 110.0, 120.0), run_of(109.0)])
