@@ -23,16 +23,17 @@ csignal: raise
 cstdint: int16_t int32_t int64_t int8_t intptr_t uint16_t uint32_t uint64_t uint8_t uintptr_t
 cstddef: byte ptrdiff_t
 cstdio: FILE fclose ferror fflush fgets fopen fprintf fputc fputs fread fwrite printf rename snprintf sscanf
-cstdlib: abort aligned_alloc exit free getenv malloc strtod strtoull
+cstdlib: abort aligned_alloc atexit atoi atoll exit free getenv malloc strtod strtoull
 cstring: strchr memchr memcmp memcpy memmove memset strcmp strerror strlen strncmp
 ctime chrono: time tm
+ctime: clock clock_t
 deque: deque
 exception: current_exception exception_ptr rethrow_exception
 exception stdexcept new: exception
 filesystem: filesystem
 fstream: ifstream ofstream
 functional: function greater hash less
-future: async future launch
+future: async future launch promise
 iterator: back_inserter istreambuf_iterator make_move_iterator
 initializer_list: initializer_list
 iostream: cerr cin cout

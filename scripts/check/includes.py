@@ -34,7 +34,7 @@ NAMED = re.compile(r"\b(?:struct|class|enum class|enum|using|namespace|typename|
                    r"|auto&*\s*\[([^\]]*)\]")
 # A function, and a macro, that a header declares; Reader does not see all of them.
 OUTERMOST = re.compile(r"^(?!using|namespace)[\w\[][^;{}()=\n]*?\b([a-z]\w*)\(", re.M)
-MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.M)
+MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(?!private\b)(\w+)", re.M)  # a keyword is nobody's name
 # Words of the language, which a declaration of a function may look like to Reader.
 NO_NAMES = {"void", "bool", "char", "int", "double", "float", "uint64_t"}
 
