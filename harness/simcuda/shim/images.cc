@@ -1,7 +1,7 @@
 #include "harness/simcuda/shim/images.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cstddef>
 #include <deque>
 #include <fstream>
 #include <iterator>
@@ -79,8 +79,8 @@ std::uint64_t place_variable(SimulatedDevice& device, const VariableFacts& varia
   }
   const Bytes bytes = locate(reinterpret_cast<const void*>(address), variable.size_bytes);
   set_bytes(bytes, byte_value(0), {.width_bytes = variable.size_bytes});
-  std::memcpy(bytes.data, variable.first_bytes.data(),
-              std::min(variable.first_bytes.size(), variable.size_bytes));
+  const std::size_t first_count = std::min(variable.first_bytes.size(), variable.size_bytes);
+  std::copy_n(variable.first_bytes.data(), first_count, bytes.data);
   return address;
 }
 
