@@ -283,21 +283,29 @@ std::size_t Device::free_block_count() const {
 
 MemoryBlock Device::find(std::uint64_t address) const {
   if (const Mapping mapping = virtual_memory_.find(address); mapping.handle != 0) {
-    return {.kind = MemoryKind::Mapped, .range = mapping.range};
+    return {.kind = MemoryKind::Mapped,
+            .range = mapping.range,
+            .asked_bytes = mapping.range.size_bytes()};
   }
   if (const MemoryPool* const holder = pool_holding(address)) {
     const Range range = holder->find(address);
-    return {.kind = range.empty() ? MemoryKind::None : MemoryKind::Pool, .range = range};
+    return {.kind = range.empty() ? MemoryKind::None : MemoryKind::Pool,
+            .range = range,
+            .asked_bytes = range.size_bytes()};
   }
   if (graph_memory_ != nullptr) {
     const Range range = graph_memory_->find_block(address);
-    if (!range.empty()) return {.kind = MemoryKind::Graph, .range = range};
+    if (!range.empty()) {
+      return {.kind = MemoryKind::Graph, .range = range, .asked_bytes = range.size_bytes()};
+    }
   }
   const DeviceHeap::Allocation block = heap_.find(address);
   if (block.size_bytes == 0 || is_drivers_own(block.address)) {
     return {};
   }
-  return {.kind = MemoryKind::Heap, .range = {block.address, block.address + block.size_bytes}};
+  return {.kind = MemoryKind::Heap,
+          .range = {block.address, block.address + block.size_bytes},
+          .asked_bytes = block.asked_bytes};
 }
 
 // Its pages for streams lie in the heap, where a stale address of the program may point.

@@ -46,6 +46,7 @@ enum class MemoryKind : std::uint8_t { None, Heap, Pool, Mapped, Graph };
 struct MemoryBlock {
   MemoryKind kind = MemoryKind::None;
   Range range;  // the block that holds the address; heap: rounded size, pool: requested size
+  std::uint64_t asked_bytes = 0;  // what the driver says of its size
 };
 
 class Device {

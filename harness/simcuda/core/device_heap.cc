@@ -27,11 +27,12 @@ AllocationOutcome DeviceHeap::allocate(std::uint64_t size_bytes) {
     return {};
   }
   if (size_bytes <= kPageBytes - kUnitBytes) {
-    return allocate_small(round_up(size_bytes, kUnitBytes));
+    return allocate_small(size_bytes);
   }
   AllocationOutcome outcome = take_large(size_bytes, true);
   if (outcome.status == Status::Ok) {
-    large_.emplace(outcome.address, Large{.size_bytes = outcome.size_bytes});
+    large_.emplace(outcome.address,
+                   Large{.size_bytes = outcome.size_bytes, .asked_bytes = size_bytes});
   }
   return outcome;
 }
@@ -42,7 +43,7 @@ Outcome DeviceHeap::deallocate(std::uint64_t address) {
     return outcome;
   }
   if (const auto small = small_.find(address); small != small_.end()) {
-    const std::uint64_t size_bytes = small->second;
+    const std::uint64_t size_bytes = small->second.size_bytes;
     small_.erase(small);
     return deallocate_small(address, size_bytes);
   }
@@ -59,7 +60,9 @@ Outcome DeviceHeap::deallocate(std::uint64_t address) {
 AllocationOutcome DeviceHeap::reserve_addresses(std::uint64_t size_bytes) {
   AllocationOutcome outcome = take_large(size_bytes, false);
   if (outcome.status == Status::Ok) {
-    large_.emplace(outcome.address, Large{.size_bytes = outcome.size_bytes, .backed = false});
+    large_.emplace(
+        outcome.address,
+        Large{.size_bytes = outcome.size_bytes, .asked_bytes = size_bytes, .backed = false});
   }
   return outcome;
 }
@@ -77,7 +80,7 @@ bool DeviceHeap::give_addresses(std::uint64_t address) {
 
 std::vector<std::uint64_t> DeviceHeap::live_addresses() const {
   std::vector<std::uint64_t> addresses;
-  for (const auto& [address, size_bytes] : small_) addresses.push_back(address);
+  for (const auto& [address, small] : small_) addresses.push_back(address);
   for (const auto& [address, large] : large_) {
     if (large.backed) addresses.push_back(address);
   }
@@ -86,14 +89,17 @@ std::vector<std::uint64_t> DeviceHeap::live_addresses() const {
 
 DeviceHeap::Allocation DeviceHeap::find(std::uint64_t address) const {
   const auto small = small_.upper_bound(address);
-  if (small != small_.begin() && address < std::prev(small)->first + std::prev(small)->second) {
-    return {.address = std::prev(small)->first, .size_bytes = std::prev(small)->second};
+  if (small != small_.begin()) {
+    const auto& [lo, block] = *std::prev(small);
+    if (address < lo + block.size_bytes) {
+      return {.address = lo, .size_bytes = block.size_bytes, .asked_bytes = block.asked_bytes};
+    }
   }
   const auto large = large_.upper_bound(address);
   if (large != large_.begin()) {
     const auto& [lo, block] = *std::prev(large);
     if (block.backed && address < lo + block.size_bytes) {
-      return {.address = lo, .size_bytes = block.size_bytes};
+      return {.address = lo, .size_bytes = block.size_bytes, .asked_bytes = block.asked_bytes};
     }
   }
   return {};
@@ -133,7 +139,8 @@ void DeviceHeap::give_large(Range range, bool backed, Work& work) {
   }
 }
 
-AllocationOutcome DeviceHeap::allocate_small(std::uint64_t size_bytes) {
+AllocationOutcome DeviceHeap::allocate_small(std::uint64_t asked_bytes) {
+  const std::uint64_t size_bytes = round_up(asked_bytes, kUnitBytes);
   AllocationOutcome outcome;
   std::optional<FreeBlock> block = small_free_.best_fit(size_bytes);
   outcome.work.served_by_slab = block.has_value();
@@ -148,7 +155,7 @@ AllocationOutcome DeviceHeap::allocate_small(std::uint64_t size_bytes) {
   outcome.address = block->range.lo;
   outcome.size_bytes = size_bytes;
   small_free_.cut_low_end(*block, size_bytes);
-  small_.emplace(outcome.address, size_bytes);
+  small_.emplace(outcome.address, Small{.size_bytes = size_bytes, .asked_bytes = asked_bytes});
   return outcome;
 }
 

@@ -38,7 +38,8 @@ class DeviceHeap {
 
   struct Allocation {
     std::uint64_t address = 0;
-    std::uint64_t size_bytes = 0;  // rounded up; 0: there is none
+    std::uint64_t size_bytes = 0;   // rounded up; 0: there is none
+    std::uint64_t asked_bytes = 0;  // by the program
   };
   // The live allocation that holds `address`, if any.
   [[nodiscard]] Allocation find(std::uint64_t address) const;
@@ -47,21 +48,26 @@ class DeviceHeap {
   [[nodiscard]] std::size_t live_count() const { return small_.size() + large_.size(); }
 
  private:
+  struct Small {
+    std::uint64_t size_bytes = 0;
+    std::uint64_t asked_bytes = 0;
+  };
   struct Large {
     std::uint64_t size_bytes = 0;
+    std::uint64_t asked_bytes = 0;
     bool backed = true;  // false: addresses only
   };
   [[nodiscard]] AllocationOutcome take_large(std::uint64_t size_bytes, bool backed);
   void give_large(Range range, bool backed, Work& work);
-  [[nodiscard]] AllocationOutcome allocate_small(std::uint64_t size_bytes);
+  [[nodiscard]] AllocationOutcome allocate_small(std::uint64_t asked_bytes);
   [[nodiscard]] Outcome deallocate_small(std::uint64_t address, std::uint64_t size_bytes);
 
   PhysicalMemory& memory_;
   std::function<void(Work&)> on_shortage_;
   LargeChunks chunks_;
   FreeBlocks small_free_;
-  std::map<std::uint64_t, std::uint64_t> small_;  // address -> rounded size
-  std::map<std::uint64_t, Large> large_;          // slabs are not in it
+  std::map<std::uint64_t, Small> small_;  // by address
+  std::map<std::uint64_t, Large> large_;  // slabs are not in it
 };
 
 }  // namespace simcuda

@@ -344,29 +344,6 @@ SIMCUDA_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(
   });
 }
 
-// Defined under the name that the header gives it (cuMemGetAddressRange_v2).
-SIMCUDA_EXPORT CUresult cuMemGetAddressRange(CUdeviceptr* base, size_t* size_bytes,
-                                             CUdeviceptr address) {
-  return driver_call<"cuMemGetAddressRange">({address}, [&](ThreadState&) {
-    SimulatedDevice* device = device_of_address(address);
-    if (device == nullptr) {
-      return CUDA_ERROR_NOT_FOUND;
-    }
-    const std::lock_guard lock(device->mutex);
-    const Range range = device->core.find(address).range;
-    if (range.empty()) {
-      return CUDA_ERROR_NOT_FOUND;
-    }
-    if (base != nullptr) {
-      *base = range.lo;
-    }
-    if (size_bytes != nullptr) {
-      *size_bytes = range.size_bytes();
-    }
-    return CUDA_SUCCESS;
-  });
-}
-
 // Handles cannot leave the process here.
 SIMCUDA_EXPORT CUresult cuMemExportToShareableHandle(void* /*shareable*/,
                                                      CUmemGenericAllocationHandle handle,

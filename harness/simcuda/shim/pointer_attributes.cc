@@ -1,6 +1,8 @@
 // What the driver says about pointers: kind, device, range. In: addresses of device memory, pinned
 // host memory or neither. Out: attributes; CUDA_ERROR_INVALID_VALUE for an address that CUDA does
 // not know, as on a GPU.
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "harness/simcuda/shim/contexts.h"
@@ -15,7 +17,8 @@ namespace {
 
 struct PointerPlace {
   SimulatedDevice* device = nullptr;
-  Range range;  // empty: unknown
+  Range range;                   // empty: unknown
+  std::uint64_t size_bytes = 0;  // as the program asked
   MemoryKind kind = MemoryKind::None;
   bool is_managed = false;
   int index = 0;  // of the device
@@ -27,13 +30,21 @@ PointerPlace find_pointer_place(const ThreadState& thread, CUdeviceptr address) 
     void* const pointer = reinterpret_cast<void*>(address);
     const ManagedBlock managed = managed_block(pointer);
     if (managed.range.lo != 0) {
-      return {.range = managed.range, .is_managed = true, .index = managed.device};
+      return {.range = managed.range,
+              .size_bytes = managed.range.size_bytes(),
+              .is_managed = true,
+              .index = managed.device};
     }
-    return {.range = host_allocation(pointer), .index = thread.device};
+    const Range range = host_allocation(pointer);
+    return {.range = range, .size_bytes = range.size_bytes(), .index = thread.device};
   }
   const std::lock_guard lock(device->mutex);
   const MemoryBlock block = device->core.find(address);
-  return {.device = device, .range = block.range, .kind = block.kind, .index = device->index};
+  return {.device = device,
+          .range = block.range,
+          .size_bytes = block.asked_bytes,
+          .kind = block.kind,
+          .index = device->index};
 }
 
 template <class T>
@@ -71,7 +82,7 @@ CUresult give_attribute(const ThreadState& thread, void* data, CUpointer_attribu
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       return give(data, static_cast<CUdeviceptr>(place.range.lo));
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      return give(data, static_cast<std::size_t>(place.range.size_bytes()));
+      return give(data, static_cast<std::size_t>(place.size_bytes));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return give(data, place.kind == MemoryKind::Pool ? place.device->default_pool : nullptr);
     default:
@@ -118,6 +129,18 @@ SIMCUDA_EXPORT CUresult cuPointerGetAttributes(unsigned int count, CUpointer_att
   return driver_call<"cuPointerGetAttributes">({count, address}, [&](ThreadState& thread) {
     thread.charge(CostId::PointerGetAttributes);
     return give_attributes(thread, count, attributes, data, address);
+  });
+}
+
+// Defined under the name that the header gives it (cuMemGetAddressRange_v2).
+SIMCUDA_EXPORT CUresult cuMemGetAddressRange(CUdeviceptr* base, size_t* size_bytes,
+                                             CUdeviceptr address) {
+  return driver_call<"cuMemGetAddressRange">({address}, [&](const ThreadState& thread) {
+    const PointerPlace place = find_pointer_place(thread, address);
+    if (place.range.empty()) return CUDA_ERROR_NOT_FOUND;
+    if (base != nullptr) *base = place.range.lo;
+    if (size_bytes != nullptr) *size_bytes = place.size_bytes;
+    return CUDA_SUCCESS;
   });
 }
 

@@ -227,6 +227,30 @@ TEST_CASE("the driver's memory is the runtime's, and its copies and fills work o
   CHECK(cuMemFree_found(pointer) == CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_CASE("the driver tells the size of a block as it was asked for") {
+  DRIVER(cuMemAlloc);
+  DRIVER(cuMemFree);
+  DRIVER(cuMemGetAddressRange);
+  DRIVER(cuPointerGetAttribute);
+  REQUIRE(cudaFree(nullptr) == cudaSuccess);
+  for (const std::size_t size_bytes : {608UL, 4872UL, 1358511UL, 25492981UL}) {
+    CUdeviceptr pointer = 0;
+    REQUIRE(cuMemAlloc_found(&pointer, size_bytes) == CUDA_SUCCESS);
+    CUdeviceptr begin = 0;
+    std::size_t range_bytes = 0;
+    CHECK(cuMemGetAddressRange_found(&begin, &range_bytes, pointer + size_bytes / 2) ==
+          CUDA_SUCCESS);
+    CHECK(begin == pointer);
+    CHECK(range_bytes == size_bytes);
+    range_bytes = 0;
+    CHECK(cuPointerGetAttribute_found(&range_bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, pointer) ==
+          CUDA_SUCCESS);
+    CHECK(range_bytes == size_bytes);
+    CHECK(cuMemFree_found(pointer) == CUDA_SUCCESS);
+    CHECK(cuMemGetAddressRange_found(&begin, &range_bytes, pointer) == CUDA_ERROR_NOT_FOUND);
+  }
+}
+
 TEST_CASE("the driver's streams, events and pools are the runtime's") {
   DRIVER(cuStreamCreate);
   DRIVER(cuStreamDestroy);
