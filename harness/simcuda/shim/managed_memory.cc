@@ -140,12 +140,11 @@ cudaError_t advise(ThreadState& thread, const void* pointer, std::size_t size_by
   const bool sets_place = advice == cudaMemAdviseSetPreferredLocation;
   const bool names_reader =
       advice == cudaMemAdviseSetAccessedBy || advice == cudaMemAdviseUnsetAccessedBy;
-  if (advice < cudaMemAdviseSetReadMostly || advice > cudaMemAdviseUnsetAccessedBy) {
-    return cudaErrorInvalidValue;
-  }
+  const bool is_known =
+      advice >= cudaMemAdviseSetReadMostly && advice <= cudaMemAdviseUnsetAccessedBy;
   MemoryPlace place;
-  if (sets_place || names_reader) {
-    if (const cudaError_t error = read_place(location, place); error != cudaSuccess) return error;
+  if (!is_known || ((sets_place || names_reader) && read_place(location, place) != cudaSuccess)) {
+    return cudaErrorInvalidValue;
   }
   if (names_reader && place.type == cudaMemLocationTypeHostNuma) return cudaErrorInvalidValue;
   const bool found = with_pages(pointer, size_bytes, [&](Advice& pages) {
@@ -317,6 +316,10 @@ void forget_managed_memory(int device) {
 SIMCUDA_EXPORT cudaError_t cudaMallocManaged(void** pointer, size_t size_bytes,
                                              unsigned int flags) {
   return runtime_call<"cudaMallocManaged">({size_bytes, flags}, [&](ThreadState& thread) {
+    if (size_bytes == 0 && pointer != nullptr) {
+      *pointer = nullptr;
+      return cudaSuccess;  // whatever the flags: the driver is not asked
+    }
     return allocate_managed(thread, pointer, size_bytes, flags);
   });
 }

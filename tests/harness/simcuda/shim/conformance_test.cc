@@ -357,7 +357,7 @@ TEST_CASE("pointers say what they are") {
   REQUIRE(cudaMalloc(&block, 8192) == cudaSuccess);
   REQUIRE_ANSWER(cudaPointerGetAttributes(&attributes, static_cast<char*>(block) + 100), kOk);
   CHECK(attributes.type == cudaMemoryTypeDevice);
-  CHECK(attributes.devicePointer == static_cast<char*>(block) + 100);
+  CHECK(attributes.devicePointer == static_cast<void*>(static_cast<char*>(block) + 100));
   CHECK(attributes.hostPointer == nullptr);
   REQUIRE_ANSWER(cudaPointerGetAttributes(&attributes, &local), kOk);
   CHECK(attributes.type == cudaMemoryTypeUnregistered);
@@ -366,7 +366,7 @@ TEST_CASE("pointers say what they are") {
   REQUIRE_ANSWER(cudaMallocHost(&pinned, 4096), kOk);
   REQUIRE_ANSWER(cudaPointerGetAttributes(&attributes, static_cast<char*>(pinned) + 8), kOk);
   CHECK(attributes.type == cudaMemoryTypeHost);
-  CHECK(attributes.hostPointer == static_cast<char*>(pinned) + 8);
+  CHECK(attributes.hostPointer == static_cast<void*>(static_cast<char*>(pinned) + 8));
   void* mapped = nullptr;
   REQUIRE_ANSWER(cudaHostGetDevicePointer(&mapped, pinned, 0), kOk);
   CHECK(mapped == pinned);

@@ -114,13 +114,21 @@ TEST_CASE("wrong requests for managed memory are errors that change nothing") {
   DRIVER(cuMemAllocManaged);
   void* pointer = nullptr;
   CHECK(cudaMallocManaged(nullptr, kMiB, cudaMemAttachGlobal) == cudaErrorInvalidValue);
-  CHECK(cudaMallocManaged(&pointer, 0, cudaMemAttachGlobal) == cudaErrorInvalidValue);
   CHECK(cudaMallocManaged(&pointer, kMiB, 0) == cudaErrorInvalidValue);
   CHECK(cudaMallocManaged(&pointer, kMiB, 64) == cudaErrorInvalidValue);
   CHECK(cudaGetLastError() == cudaErrorInvalidValue);
   CUdeviceptr address = 0;
   CHECK(cuMemAllocManaged_found(&address, 0, CU_MEM_ATTACH_GLOBAL) == CUDA_ERROR_INVALID_VALUE);
   CHECK(cuMemAllocManaged_found(&address, kMiB, 0) == CUDA_ERROR_INVALID_VALUE);
+  // The runtime does not ask the driver for nothing.
+  for (const unsigned flags : {unsigned{cudaMemAttachGlobal}, 64U}) {
+    pointer = &address;
+    CHECK(cudaMallocManaged(&pointer, 0, flags) == cudaSuccess);
+    CHECK(pointer == nullptr);
+  }
+  CHECK(cudaMallocManaged(static_cast<void**>(nullptr), 0, cudaMemAttachGlobal) ==
+        cudaErrorInvalidValue);
+  CHECK(cudaGetLastError() == cudaErrorInvalidValue);
 }
 
 TEST_CASE("advice is remembered for its pages, and undone") {
@@ -206,8 +214,13 @@ TEST_CASE("advice and prefetches of other memory or to no place are errors") {
   CHECK(cudaMemPrefetchAsync(memory.at(0), kMiB, nowhere, 0, nullptr) != cudaSuccess);
   CHECK(cudaMemAdvise(device_memory, kMiB, cudaMemAdviseSetReadMostly, kDevice) ==
         cudaErrorInvalidValue);
-  CHECK(cudaMemAdvise(memory.at(0), kMiB, cudaMemAdviseSetPreferredLocation, far) ==
-        cudaErrorInvalidDevice);
+  for (const cudaMemoryAdvise advice : {cudaMemAdviseSetPreferredLocation,
+                                        cudaMemAdviseSetAccessedBy, cudaMemAdviseUnsetAccessedBy}) {
+    CHECK(cudaMemAdvise(memory.at(0), kMiB, advice, far) == cudaErrorInvalidValue);
+  }
+  // These look at no place.
+  CHECK(cudaMemAdvise(memory.at(0), kMiB, cudaMemAdviseSetReadMostly, far) == cudaSuccess);
+  CHECK(cudaMemAdvise(memory.at(0), kMiB, cudaMemAdviseUnsetReadMostly, far) == cudaSuccess);
   CHECK(get(&value, 8, memory.at(0)) == cudaErrorInvalidValue);
   CHECK(get(nullptr, 4, memory.at(0)) == cudaErrorInvalidValue);
   CHECK(get(&value, 4, device_memory) == cudaErrorInvalidValue);
