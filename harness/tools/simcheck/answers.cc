@@ -7,7 +7,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "allocators/backend/backend.h"
 #include "allocators/cuda/cuda_check.h"
@@ -38,10 +40,8 @@ std::uint64_t used_bytes() {
 // One job on one instance of its backend.
 class Run {
  public:
-  Run(const Job& job, DeviceWork& work, std::uint64_t& first_address)
-      : work_(work),
-        first_address_(first_address),
-        streams_(job.program.stream_count, /*has_device=*/true) {
+  Run(const Job& job, DeviceWork& work, std::vector<std::uint64_t>& areas)
+      : work_(work), areas_(areas), streams_(job.program.stream_count, /*has_device=*/true) {
     if (job.program.capacity_bytes != 0) ballast_.emplace(job.program.capacity_bytes);
     used_bytes_before_ = used_bytes();
     if (job.setting.allocator == kDriverAllocator) {
@@ -81,6 +81,7 @@ class Run {
   void end() {
     work_.synchronize();
     while (!live_.empty()) (void)deallocate(live_.begin()->first);
+    work_.synchronize();  // or a pool keeps what was freed, for the next program
     if (driver_ != nullptr) (void)driver_->trim();
     driver_.reset();
     backend_.reset();
@@ -94,11 +95,21 @@ class Run {
                        .size_bytes = event.size_bytes,
                        .stream = event.stream};
     if (*address == 0) return "null";
-    if (first_address_ == 0) first_address_ = *address;
-    const bool before = *address < first_address_;
-    return fmt::format("{}{:#x}{}", before ? "-" : "+",
-                       before ? first_address_ - *address : *address - first_address_,
-                       driver_ == nullptr ? "" : driver_->questions(*address, event.size_bytes));
+    return place_of(*address) +
+           (driver_ == nullptr ? "" : driver_->questions(*address, event.size_bytes));
+  }
+
+  // How far the areas of addresses lie apart is chance: large reservations lie among the host's.
+  std::string place_of(std::uint64_t address) {
+    constexpr std::uint64_t kAreaBytes = std::uint64_t{1} << 40;
+    const auto distance = [&](std::uint64_t first) {
+      return address < first ? first - address : address - first;
+    };
+    std::size_t area = 0;
+    while (area < areas_.size() && distance(areas_[area]) >= kAreaBytes) ++area;
+    if (area == areas_.size()) areas_.push_back(address);
+    return fmt::format("{}{}{:#x}", area == 0 ? "" : fmt::format("area {} ", area),
+                       address < areas_[area] ? "-" : "+", distance(areas_[area]));
   }
 
   // Nothing where memory is out.
@@ -130,7 +141,7 @@ class Run {
   }
 
   DeviceWork& work_;
-  std::uint64_t& first_address_;
+  std::vector<std::uint64_t>& areas_;  // the first address of each
   StreamSet streams_;
   std::optional<Ballast> ballast_;
   std::uint64_t used_bytes_before_ = 0;
@@ -144,12 +155,12 @@ class Run {
 void run_jobs(const std::vector<Job>& jobs, const std::function<void(const std::string&)>& sink) {
   ALLOCMARK_CUDA_CHECK(cudaFree(nullptr));
   const std::unique_ptr<DeviceWork> work = make_device_work(SimcuApi::find());
-  std::uint64_t first_address = 0;
+  std::vector<std::uint64_t> areas;
   for (const Job& job : jobs) {
     std::string lines;
     // What one job breaks is its own answer; the next one goes on.
     try {
-      Run run(job, *work, first_address);
+      Run run(job, *work, areas);
       for (const Event& event : job.program.events) {
         lines += run.answer(event);
         if (lines.size() > 4096) {
