@@ -22,8 +22,8 @@ struct Job {
 };
 
 // Runs all jobs one after the other and hands over a line for each event: where an allocation
-// landed relative to the first one of its area ("oom", "null"), and the device's bytes in use. After
-// each job comes the line ".". Throws what the backend throws.
+// landed relative to the first one of its area ("oom", "null"), and the device's bytes in use.
+// After each job comes the line ".". Throws what the backend throws.
 void run_jobs(const std::vector<Job>& jobs, const std::function<void(const std::string&)>& sink);
 
 }  // namespace allocmark::simcheck
