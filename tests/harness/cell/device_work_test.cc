@@ -48,8 +48,7 @@ TEST_CASE("a step's time is simulated with the program's own and the device's", 
   CHECK(result.host_ns_total == 4'000'000);
   // 1 ms, then 5 of the device; 2 ms, then 1 of the device. The preamble is no step.
   CHECK(result.step_ideal_ns_mean == Approx(4.5e6).epsilon(0.01));
-  // Both passes time the host, to a few ns.
-  CHECK(result.step_ns_mean >= 0.9999 * result.step_ideal_ns_mean);
+  CHECK(result.step_ns_mean >= result.step_ideal_ns_mean);
   // What the device was busy with while the allocator waited for it costs the step nothing.
   const Rows waits(two_steps("alloc,3,67108864,0\nfree,3,0,0\nempty_cache,0,0,0\n"));
   const CellResult waited = waits.run("caching", "unlimited");
