@@ -14,6 +14,8 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
@@ -132,13 +134,11 @@ ChildEnd ask_child(int timeout_ms, const Work& work) {
   return end;
 }
 
-using Modules = std::set<std::string>;
-
-Modules loaded_modules() {
-  Modules modules;
+std::set<std::string> loaded_modules() {
+  std::set<std::string> modules;
   dl_iterate_phdr(
       [](dl_phdr_info* module, std::size_t /*size*/, void* names) {
-        static_cast<Modules*>(names)->insert(module->dlpi_name);
+        static_cast<std::set<std::string>*>(names)->insert(module->dlpi_name);
         return 0;
       },
       &modules);
@@ -162,10 +162,18 @@ bool carries_cuda_runtime(const std::string& path) {
 }
 
 std::string loaded_runtime_carrier() {
+  // A module is read once, since a plugin may ask at every request that fails.
+  static std::mutex mutex;
+  static std::map<std::string, bool> carries;
+  const std::scoped_lock lock(mutex);
   for (const std::string& module : loaded_modules()) {
-    // The shared runtime is one that can be replaced.
-    const std::string name = std::filesystem::path(module).filename();
-    if (!name.starts_with("libcuda") && carries_cuda_runtime(module)) return module;
+    const auto [known, is_new] = carries.try_emplace(module, false);
+    if (is_new) {
+      // The shared runtime is one that can be replaced.
+      const std::string name = std::filesystem::path(module).filename();
+      known->second = !name.starts_with("libcuda") && carries_cuda_runtime(module);
+    }
+    if (known->second) return module;
   }
   return {};
 }
