@@ -7,10 +7,13 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "allocators/plugins/torch_plugin/counters.h"
 #include "allocators/plugins/torch_plugin/guarded.h"
 
 namespace {
 
+using allocmark_torch::add_stat;
+using allocmark_torch::Counters;
 using allocmark_torch::guarded;
 using allocmark_torch::HostCacheImpl;
 using allocmark_torch::HostStream;
@@ -105,16 +108,6 @@ int reset_accumulated() {
   return guarded([] { cache->resetAccumulatedStats(); });
 }
 
-using Counters = std::vector<std::pair<std::string, std::int64_t>>;
-
-void add_stat(Counters& counters, const std::string& name,
-              const c10::CachingAllocator::Stat& stat) {
-  counters.emplace_back(name + ".allocated", stat.allocated);
-  counters.emplace_back(name + ".current", stat.current);
-  counters.emplace_back(name + ".freed", stat.freed);
-  counters.emplace_back(name + ".peak", stat.peak);
-}
-
 // The names that torch.cuda.host_memory_stats() gives them: 2.9's, and those since.
 template <typename Stats>
 void add_stats(Counters& counters, const Stats& stats) {
@@ -143,16 +136,6 @@ Counters read_counters() {
   return counters;
 }
 
-// The list is read when index 0 is asked for and kept for the indices after it.
-int counter(size_t index, const char** name, std::int64_t* value) {
-  static Counters counters;
-  if (index == 0 && guarded([] { counters = read_counters(); }) != kAllocmarkPluginOk) return 0;
-  if (index >= counters.size()) return 0;
-  *name = counters[index].first.c_str();
-  *value = counters[index].second;
-  return 1;
-}
-
 const char* last_error() { return allocmark_torch::last_error_text.c_str(); }
 
 constexpr AllocmarkTorchHostPlugin kHostPlugin = {
@@ -169,7 +152,7 @@ constexpr AllocmarkTorchHostPlugin kHostPlugin = {
     .release_pool = release_pool,
     .reset_peak = reset_peak,
     .reset_accumulated = reset_accumulated,
-    .counter = counter,
+    .counter = allocmark_torch::counter<read_counters>,
     .last_error = last_error,
 };
 

@@ -1,5 +1,6 @@
 // PyTorch's own CUDA caching allocator behind our plugin interface: headers of c10 and two
 // libraries, no Python and no libtorch. Everything c10 throws becomes a status and a text.
+#include "allocators/plugins/torch_plugin/counters.h"
 #include "allocators/plugins/torch_plugin/guarded.h"
 #include "allocators/plugins/torch_plugin/plugin.h"
 #include "allocators/plugins/torch_plugin/private_pools.h"
@@ -43,6 +44,8 @@ namespace {
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
+using allocmark_torch::add_stat;
+using allocmark_torch::Counters;
 using allocmark_torch::guarded;
 using allocmark_torch::last_error_text;
 
@@ -218,16 +221,6 @@ int pool(int action, std::uint64_t id, void* stream, int flag) {
   return guarded([&] { allocmark_torch::call_pool(action, id, stream, flag != 0); });
 }
 
-using Counters = std::vector<std::pair<std::string, std::int64_t>>;
-
-void add_stat(Counters& counters, const std::string& name,
-              const c10::CachingAllocator::Stat& stat) {
-  counters.emplace_back(name + ".allocated", stat.allocated);
-  counters.emplace_back(name + ".current", stat.current);
-  counters.emplace_back(name + ".freed", stat.freed);
-  counters.emplace_back(name + ".peak", stat.peak);
-}
-
 void add_array(Counters& counters, const std::string& name,
                const c10::CachingAllocator::StatArray& stats) {
   static constexpr std::array kPools = {"all", "small_pool", "large_pool"};
@@ -269,20 +262,6 @@ Counters read_counters() {
   counters.emplace_back("num_sync_all_streams", stats.num_sync_all_streams);
   std::sort(counters.begin(), counters.end());
   return counters;
-}
-
-// The list is read when index 0 is asked for and kept for the indices after it.
-int counter(size_t index, const char** name, std::int64_t* value) {
-  static Counters counters;
-  if (index == 0 && guarded([] { counters = read_counters(); }) != kAllocmarkPluginOk) {
-    return 0;
-  }
-  if (index >= counters.size()) {
-    return 0;
-  }
-  *name = counters[index].first.c_str();
-  *value = counters[index].second;
-  return 1;
 }
 
 int totals(AllocmarkPluginTotals* out) {
@@ -372,7 +351,7 @@ constexpr AllocmarkTorchPlugin kPlugin = {
     .record_stream = record_stream,
     .trim = trim,
     .pool = pool,
-    .counter = counter,
+    .counter = allocmark_torch::counter<read_counters>,
     .totals = totals,
     .segment = segment,
     .cached = cached,
