@@ -22,22 +22,22 @@ class DriverTimeBackend::Span {
 
 AllocateResult DriverTimeBackend::allocate(std::uint64_t size_bytes, cudaStream_t stream) {
   const Span span(*this);
-  return inner_.allocate(size_bytes, stream);
+  return ForwardingBackend::allocate(size_bytes, stream);
 }
 
 void DriverTimeBackend::deallocate(void* pointer, std::uint64_t size_bytes, cudaStream_t stream) {
   const Span span(*this);
-  inner_.deallocate(pointer, size_bytes, stream);
+  ForwardingBackend::deallocate(pointer, size_bytes, stream);
 }
 
 void DriverTimeBackend::record_stream(void* pointer, cudaStream_t stream) {
   const Span span(*this);
-  inner_.record_stream(pointer, stream);
+  ForwardingBackend::record_stream(pointer, stream);
 }
 
 void DriverTimeBackend::trim() {
   const Span span(*this);
-  inner_.trim();
+  ForwardingBackend::trim();
 }
 
 void DriverTimeBackend::mark() {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "allocators/backend/backend.h"
+#include "allocators/backend/forwarding_backend.h"
 #include "base/step_times.h"
 #include "harness/core/replay/replay.h"
 #include "harness/core/replay/trace_compiler.h"
@@ -14,18 +14,15 @@
 
 namespace allocmark {
 
-class DriverTimeBackend final : public Backend {
+class DriverTimeBackend final : public ForwardingBackend {
  public:
-  DriverTimeBackend(Backend& inner, const SimcuThreadClock& clock) : inner_(inner), clock_(clock) {}
+  DriverTimeBackend(Backend& inner, const SimcuThreadClock& clock)
+      : ForwardingBackend(inner), clock_(clock) {}
 
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override;
   void deallocate(void* pointer, std::uint64_t size_bytes, cudaStream_t stream) override;
   void record_stream(void* pointer, cudaStream_t stream) override;
   void trim() override;
-  [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override {
-    return inner_.stats(stream);
-  }
-  [[nodiscard]] MemoryStats totals() const override { return inner_.totals(); }
 
   // A step begins, and the one before it ends. What comes before the first mark is no step.
   void mark();
@@ -38,7 +35,6 @@ class DriverTimeBackend final : public Backend {
  private:
   class Span;
 
-  Backend& inner_;
   const SimcuThreadClock& clock_;
   static constexpr std::size_t kStepCountMax = 10'000'000;
   std::uint64_t step_ns_ = 0, total_ns_ = 0;

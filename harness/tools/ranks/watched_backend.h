@@ -7,18 +7,18 @@
 #include <functional>
 #include <utility>
 
-#include "allocators/backend/backend.h"
+#include "allocators/backend/forwarding_backend.h"
 
 namespace allocmark {
 
-class WatchedBackend final : public Backend {
+class WatchedBackend final : public ForwardingBackend {
  public:
   // `on_first_failure` gets the size that was asked for.
   WatchedBackend(Backend& inner, std::function<void(std::uint64_t)> on_first_failure)
-      : inner_(inner), on_first_failure_(std::move(on_first_failure)) {}
+      : ForwardingBackend(inner), on_first_failure_(std::move(on_first_failure)) {}
 
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override {
-    const AllocateResult result = inner_.allocate(size_bytes, stream);
+    const AllocateResult result = ForwardingBackend::allocate(size_bytes, stream);
     if (result.status == AllocateStatus::Ok) {
       live_bytes_ += size_bytes;
       live_bytes_peak_ = std::max(live_bytes_peak_, live_bytes_);
@@ -29,23 +29,14 @@ class WatchedBackend final : public Backend {
     return result;
   }
   void deallocate(void* pointer, std::uint64_t size_bytes, cudaStream_t stream) override {
-    inner_.deallocate(pointer, size_bytes, stream);
+    ForwardingBackend::deallocate(pointer, size_bytes, stream);
     live_bytes_ -= size_bytes;
   }
-  void record_stream(void* pointer, cudaStream_t stream) override {
-    inner_.record_stream(pointer, stream);
-  }
-  void trim() override { inner_.trim(); }
-  [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override {
-    return inner_.stats(stream);
-  }
-  [[nodiscard]] MemoryStats totals() const override { return inner_.totals(); }
 
   [[nodiscard]] std::uint64_t live_bytes() const { return live_bytes_; }
   [[nodiscard]] std::uint64_t live_bytes_peak() const { return live_bytes_peak_; }
 
  private:
-  Backend& inner_;
   std::function<void(std::uint64_t)> on_first_failure_;
   std::uint64_t live_bytes_ = 0, live_bytes_peak_ = 0;
   bool has_failed_ = false;
