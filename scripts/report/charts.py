@@ -3,6 +3,7 @@ requested, failed requests, slow paths, memory over time. An experiment's cells 
 is nothing to show."""
 
 from bisect import bisect_right
+from itertools import pairwise
 
 from chart_parts import DASHES, GIB, LINES, MIB, RIGHT, RowChart, file_style, label_text, new_drawing, only_release, setting_text, time_text, title_of
 from columns import format_bytes
@@ -21,6 +22,7 @@ SLOW_PATHS = (
     ("sync all", "synchronize_all_count", "cause2"),
 )
 MOMENTS_MAX = 600
+CAPTURES_MAX = 300
 
 
 def labels_of(cells, letters):
@@ -181,33 +183,65 @@ def moment_axis(timeline):
     return step_of, "step of the program" + (" (before 0: its start)" if marks[0] > 0 else "")
 
 
+def pool_curves(timeline, moment_count):
+    """[(name, [(event, bytes), ...], colour)] of private pools, in steps: between two moments a value stays."""
+    pools = timeline.get("private_pools")
+    if not pools or not pools["event_index"]:
+        return []
+    reserved = pools["reserved_bytes"]
+    stranded = [all_of_it - live for all_of_it, live in zip(reserved, pools["live_bytes"])]
+    kept = kept_moments(stranded, moment_count)
+    curves = []
+    for name, values, colour in (("in private pools", reserved, "cause2"), ("stranded in them", stranded, "bad")):
+        points = [(pools["event_index"][at], values[at]) for at in kept]
+        steps = [(after[0], before[1]) for before, after in pairwise(points)]
+        curves.append((name, [*(one for pair in zip(points, steps) for one in pair), points[-1]], colour))
+    return curves
+
+
+def _draw_captures(drawing, timeline, x_of, bottom):
+    """A strip along the axis: where graphs were captured, and in red where a request failed meanwhile."""
+    for begin, end, failed in (timeline.get("private_pools") or {}).get("captures", [])[:CAPTURES_MAX]:
+        words = f"{'failed ' if failed else ''}capture of a graph, events {begin:,} to {end:,}"
+        drawing.rectangle(x_of(begin), bottom - 5, max(1, x_of(end) - x_of(begin)), 5, "bad" if failed else "cause1", tip=words)
+
+
 def timeline_chart(cell, timeline, style, moment_count=MOMENTS_MAX):
-    kept = list(kept_moments(timeline, moment_count))
+    kept = list(kept_moments(timeline["requested_bytes"], moment_count))
     series = (("reserved", "soft"), ("active", "m-active"), ("allocated", "m-allocated"), ("requested", "m-requested"))
-    shown = [(name, [timeline[f"{name}_bytes"][at] for at in kept], colour) for name, colour in series if timeline.get(f"{name}_bytes")]
-    high = max((value or 0 for _, values, _ in shown for value in values), default=0)
+    events = [timeline["event_index"][at] for at in kept]
+    known = [(name, timeline[f"{name}_bytes"], colour) for name, colour in series if timeline.get(f"{name}_bytes")]
+    shown = [(name, [(event, values[at]) for event, at in zip(events, kept)], colour) for name, values, colour in known]
+    shown += pool_curves(timeline, moment_count)
+    high = max((value or 0 for _, points, _ in shown for _, value in points), default=0)
     if not high or not kept:
         return None
     step_of, title = moment_axis(timeline)
-    moments = [step_of(timeline["event_index"][at]) for at in kept]
+    first, last = step_of(events[0]), step_of(events[-1])
     top, bottom, left, right = style.top, style.top + 250, 64, style.width - RIGHT
     drawing = new_drawing(style, bottom + 42, "Memory over time", f"{setting_text(cell)}, {title_of(cell)}")
     scale_bytes, unit = (GIB, "GiB") if high >= GIB else (MIB, "MiB")
-    x, y = Scale(min(0, moments[0]), moments[-1], left, right), Scale(0, high / scale_bytes * 1.06, bottom, top)
+    x, y = Scale(min(0, first), last, left, right), Scale(0, high / scale_bytes * 1.06, bottom, top)
     for tick in round_ticks(high / scale_bytes):
         drawing.line(left, y(tick), right, y(tick), "line")
         drawing.text(left - 6, y(tick) + 4, f"{tick:g} {unit}", 10, "end", "soft")
-    ticks = round_ticks(moments[-1])
-    for tick in ticks:
+    for tick in round_ticks(last):
         drawing.line(x(tick), bottom, x(tick), bottom + 4, "soft")
         drawing.text(x(tick), bottom + 16, f"{tick:,g}", 10, "middle", "soft")
     drawing.text(right, bottom + 33, title, 11, "end", "soft")
-    for index, (name, values, colour) in enumerate(shown):
-        drawing.curve([(x(at), y(value / scale_bytes)) for at, value in zip(moments, values) if value is not None], colour, width=1.5)
-        drawing.rectangle(left + 90 * index, bottom + 24, 10, 10, colour)
-        drawing.text(left + 90 * index + 15, bottom + 33, name, 10.5)
+
+    def x_of(event):
+        return min(right, x(step_of(event)))
+
+    at = left
+    for name, points, colour in shown:
+        drawing.curve([(x_of(event), y(value / scale_bytes)) for event, value in points if value is not None], colour, width=1.5)
+        drawing.rectangle(at, bottom + 24, 10, 10, colour)
+        drawing.text(at + 15, bottom + 33, name, 10.5)
+        at += 40 + 6 * len(name)
+    _draw_captures(drawing, timeline, x_of, bottom)
     for at in timeline.get("oom_event_index", [])[:300]:
-        drawing.text(min(right, x(step_of(at))), top - 2, "×", 12, "middle", "bad", tip=f"a request failed at event {at:,}")
+        drawing.text(x_of(at), top - 2, "×", 12, "middle", "bad", tip=f"a request failed at event {at:,}")
     return drawing.render()
 
 

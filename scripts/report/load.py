@@ -111,6 +111,22 @@ def _check_numbers(name, numbers, ascending=False, optional=False):
 SERIES = ("requested_bytes", "allocated_bytes", "active_bytes", "reserved_bytes")
 
 
+def _check_pools(pools):
+    if not isinstance(pools, dict):
+        raise ValueError("private_pools is no object")
+    _check_numbers("event_index of private_pools", pools["event_index"], ascending=True)
+    for name in ("reserved_bytes", "live_bytes"):
+        _check_numbers(name, pools[name])
+        if len(pools[name]) != len(pools["event_index"]):
+            raise ValueError(f"{name} of private_pools has another count of numbers than event_index")
+    if not isinstance(pools["captures"], list):
+        raise ValueError("captures is no list")
+    for capture in pools["captures"]:
+        _check_numbers("a capture", capture)
+        if len(capture) != 3 or capture[0] > capture[1]:
+            raise ValueError("a capture is not [first event, last event, 0 or 1]")
+
+
 def check_timeline(timeline):
     if not isinstance(timeline, dict) or timeline.get("kind") != "timeline":
         raise ValueError("kind is not timeline")
@@ -125,6 +141,8 @@ def check_timeline(timeline):
         _check_numbers(name, timeline[name], optional=True)
         if len(timeline[name]) != len(timeline["event_index"]):
             raise ValueError(f"{name} has another count of numbers than event_index")
+    if "private_pools" in timeline:
+        _check_pools(timeline["private_pools"])
     for snapshot in timeline.get("snapshots", []):
         _check_numbers("event_index of a snapshot", [snapshot["event_index"]])
         for segment in snapshot["segments"]:

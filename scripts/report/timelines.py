@@ -13,17 +13,16 @@ DETAILS = ((600, 64), (600, 32), (500, 16), (400, 8), (300, 4), (200, 2), (100, 
 UNIT_BYTES = 512
 
 
-def kept_moments(timeline, count_max):
-    """Positions of at most count_max moments: of each of equally many, the one with most requested bytes and the last."""
-    requested = timeline["requested_bytes"]
-    count = len(requested)
+def kept_moments(values, count_max):
+    """Positions of at most count_max moments: of each of equally many, the one with the highest value and the last."""
+    count = len(values)
     if count <= count_max:
         return range(count)
     step = -(-count * 2 // count_max)
     kept = set()
     for begin in range(0, count, step):
         span = range(begin, min(begin + step, count))
-        kept |= {max(span, key=lambda at: requested[at] or 0), span[-1]}
+        kept |= {max(span, key=lambda at: values[at] or 0), span[-1]}
     return sorted(kept)
 
 
@@ -86,7 +85,9 @@ def compact(cell, timeline, moment_count, map_count, draw):
 def _estimate(timeline, moment_count, map_count):
     """Characters that compact() would take, roughly, from counts alone."""
     blocks = sum(len(segment["blocks"]) + 2 for one in chosen_maps(timeline, map_count) for segment in one["segments"])
-    return min(moment_count, len(timeline["event_index"])) * 30 + blocks * 5
+    pools = timeline.get("private_pools")
+    pool_moments = len(pools["event_index"]) if pools else 0
+    return min(moment_count, len(timeline["event_index"])) * 30 + min(moment_count, pool_moments) * 45 + blocks * 5
 
 
 def fit_timelines(run, cells, draw):

@@ -27,7 +27,15 @@ PoolWatch::Look PoolWatch::look() const {
   return look;
 }
 
+void PoolWatch::tell(const Look& look) {
+  if (timeline_ == nullptr) return;
+  timeline_->add_pools({.event_index = event_index_,
+                        .reserved_bytes = look.pools.reserved_bytes,
+                        .live_bytes = look.pools.live_bytes});
+}
+
 void PoolWatch::note(const Look& look) {
+  tell(look);
   reserved_bytes_peak_ = std::max(reserved_bytes_peak_, look.pools.reserved_bytes);
   if (look.pools.stranded_bytes() > most_stranded_.pools.stranded_bytes()) most_stranded_ = look;
 }
@@ -47,6 +55,12 @@ void PoolWatch::before(const Event& event) {
 }
 
 void PoolWatch::after(const Event& event) {
+  note_step(event);
+  if (timeline_ != nullptr && timeline_->ends_span(event_index_)) tell(look());
+  ++event_index_;
+}
+
+void PoolWatch::note_step(const Event& event) {
   switch (event.kind) {
     case EventKind::PoolCreate:
     case EventKind::PoolBegin:
@@ -56,31 +70,44 @@ void PoolWatch::after(const Event& event) {
       if (--use_counts_[event.id] == 0) use_counts_.erase(event.id);
       return;
     case EventKind::Trim:
-      if (open_) open_->after = look();
+      if (open_) {
+        open_->after = look();
+        tell(open_->after);
+      }
       return;
     case EventKind::PoolEnd:
       return note(look());
     case EventKind::CaptureBegin:
-      captures_[event.stream] = false;
+      captures_[event.stream] = {.begin_event_index = event_index_};
       ++capture_count_;
       return;
     case EventKind::CaptureEnd:
-      failed_capture_count_ += captures_[event.stream] ? 1 : 0;
-      captures_.erase(event.stream);
-      return;
+      return end_capture(event.stream);
     default:
       return;
   }
 }
 
+void PoolWatch::end_capture(std::uint32_t stream) {
+  const Capture capture = captures_[stream];
+  failed_capture_count_ += capture.failed ? 1 : 0;
+  captures_.erase(stream);
+  if (timeline_ == nullptr) return;
+  timeline_->add_capture({.begin_event_index = capture.begin_event_index,
+                          .end_event_index = event_index_,
+                          .failed = capture.failed});
+}
+
 void PoolWatch::note_failure(std::uint32_t stream) {
   const auto found = captures_.find(stream);
-  if (found != captures_.end()) found->second = true;
+  if (found != captures_.end()) found->second.failed = true;
 }
 
 std::vector<std::pair<std::string, std::int64_t>> PoolWatch::counters() {
   note(look());
   end_return();
+  // Of a pass that ended within them.
+  while (!captures_.empty()) end_capture(captures_.begin()->first);
   std::vector<std::pair<std::string, std::int64_t>> counters;
   const auto add = [&counters](const std::string& name, std::uint64_t value) {
     counters.emplace_back("private_pools." + name, static_cast<std::int64_t>(value));

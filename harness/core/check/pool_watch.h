@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "allocators/backend/backend.h"
+#include "harness/core/check/timeline.h"
 #include "workloads/trace/event.h"
 
 namespace allocmark {
@@ -27,9 +28,11 @@ struct PoolBytes {
 
 class PoolWatch {
  public:
-  explicit PoolWatch(const Backend& backend) : backend_(&backend) {}
+  // A timeline also gets what pools have where its spans end, and captures; null = none.
+  explicit PoolWatch(const Backend& backend, Timeline* timeline = nullptr)
+      : backend_(&backend), timeline_(timeline) {}
 
-  // Around every step of the trace.
+  // Around every step of the trace, in order.
   void before(const Event& event);
   void after(const Event& event);
   // A request on that stream got no memory.
@@ -57,15 +60,26 @@ class PoolWatch {
   // Without pools that nobody uses any more: what they have can go back.
   [[nodiscard]] Look look() const;
   void note(const Look& look);
+  void tell(const Look& look);
   void end_return();
+  void end_capture(std::uint32_t stream);
+
+  struct Capture {
+    std::uint64_t begin_event_index = 0;
+    bool failed = false;
+  };
+
+  void note_step(const Event& event);
 
   const Backend* backend_;
+  Timeline* timeline_;
+  std::uint64_t event_index_ = 0;                        // of the step under way
   std::map<std::uint64_t, std::uint64_t> use_counts_{};  // of pools that are used
   std::uint64_t reserved_bytes_peak_ = 0;
   Look most_stranded_{};
   std::optional<Return> open_{};
   Return most_returned_{};
-  std::map<std::uint32_t, bool> captures_{};  // stream under capture -> whether a request failed
+  std::map<std::uint32_t, Capture> captures_{};  // by the stream under capture
   std::int64_t capture_count_ = 0;
   std::int64_t failed_capture_count_ = 0;
 };

@@ -107,6 +107,19 @@ void Timeline::add(const TimelineMoment& moment) {
   if (ends_span(moment.event_index)) span.last = moment;
 }
 
+void Timeline::add_pools(const TimelinePools& pools) {
+  if (pools.event_index >= event_count_) return;
+  Span& span = spans_[pools.event_index / span_events_];
+  const bool most =
+      !span.most_stranded || pools.stranded_bytes() > span.most_stranded->stranded_bytes();
+  if (most) span.most_stranded = pools;
+  span.last_pools = pools;
+}
+
+void Timeline::add_capture(const TimelineCapture& capture) {
+  if (captures_.size() < kCaptureCountMax) captures_.push_back(capture);
+}
+
 void Timeline::add_oom(std::uint64_t event_index) {
   if (oom_event_indices_.size() < kOomCountMax) oom_event_indices_.push_back(event_index);
 }
@@ -142,6 +155,31 @@ std::vector<TimelineMoment> Timeline::moments() const {
   return moments;
 }
 
+// Empty without private pools.
+std::string Timeline::pools_json() const {
+  std::vector<std::uint64_t> event_indices, reserved_bytes, live_bytes;
+  const auto add = [&](const TimelinePools& pools) {
+    event_indices.push_back(pools.event_index);
+    reserved_bytes.push_back(pools.reserved_bytes);
+    live_bytes.push_back(pools.live_bytes);
+  };
+  for (const Span& span : spans_) {
+    if (!span.most_stranded) continue;
+    add(*span.most_stranded);
+    if (span.last_pools != span.most_stranded) add(*span.last_pools);
+  }
+  if (event_indices.empty() && captures_.empty()) return "";
+  std::vector<std::string> captures;
+  for (const TimelineCapture& one : captures_)
+    captures.push_back(
+        fmt::format("[{},{},{}]", one.begin_event_index, one.end_event_index, one.failed ? 1 : 0));
+  return fmt::format(
+      R"("private_pools":{{"event_index":[{}],"reserved_bytes":[{}],"live_bytes":[{}],)"
+      R"("captures":[{}]}},)",
+      fmt::join(event_indices, ","), fmt::join(reserved_bytes, ","), fmt::join(live_bytes, ","),
+      fmt::join(captures, ","));
+}
+
 std::string Timeline::to_json(std::string_view cell_id) const {
   StreamNumbers streams;
   std::uint64_t lowest = std::numeric_limits<std::uint64_t>::max();
@@ -163,7 +201,7 @@ std::string Timeline::to_json(std::string_view cell_id) const {
   const std::string event_indices = kept.empty() ? "[]" : column(kept, indices);
   const std::string requested_bytes = kept.empty() ? "[]" : column(kept, requested);
   std::string text = fmt::format(
-      R"({{"kind":"timeline","schema_version":"1.0.0","cell_id":"{}","event_count":{},)", cell_id,
+      R"({{"kind":"timeline","schema_version":"1.1.0","cell_id":"{}","event_count":{},)", cell_id,
       event_count_);
   text += fmt::format(R"("event_index":{},"requested_bytes":{},)", event_indices, requested_bytes);
   text += fmt::format(R"("allocated_bytes":{},"active_bytes":{},"reserved_bytes":{},)",
@@ -174,6 +212,7 @@ std::string Timeline::to_json(std::string_view cell_id) const {
   if (!mark_event_indices_.empty() && mark_event_indices_.size() < kMarkCountMax) {
     text += fmt::format(R"("mark_event_index":[{}],)", fmt::join(mark_event_indices_, ","));
   }
+  text += pools_json();
   text += fmt::format(R"("oom_event_index":[{}],"snapshots":[{}]}})",
                       fmt::join(oom_event_indices_, ","), fmt::join(maps, ","));
   return text + "\n";

@@ -1,7 +1,7 @@
 // How memory moved during the checked pass: what was requested, handed out, active and reserved
-// over the events, and where the blocks lay at a few moments. Moments flow in one by one, whatever
-// their count; at most 2000 of them and 64 maps flow out as JSON, which scripts/report/FACTS.md
-// defines. Nothing here is timed.
+// over the events, what private pools had, and where the blocks lay at a few moments. Moments flow
+// in one by one, whatever their count; at most 2000 of them and 64 maps flow out as JSON, which
+// scripts/report/FACTS.md defines. Nothing here is timed.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,20 @@ struct TimelineMoment {
   std::optional<std::uint64_t> allocated_bytes{}, active_bytes{}, reserved_bytes{};
 };
 
+// What all private pools together have of the device.
+struct TimelinePools {
+  std::uint64_t event_index = 0;  // before or after this event
+  std::uint64_t reserved_bytes = 0, live_bytes = 0;
+  [[nodiscard]] std::uint64_t stranded_bytes() const { return reserved_bytes - live_bytes; }
+  friend bool operator==(const TimelinePools&, const TimelinePools&) = default;
+};
+
+// A graph's capture, and whether a request failed in it.
+struct TimelineCapture {
+  std::uint64_t begin_event_index = 0, end_event_index = 0;
+  bool failed = false;
+};
+
 struct TimelineMap {
   std::uint64_t event_index = 0;
   std::vector<MemorySegment> segments;
@@ -34,6 +48,7 @@ class Timeline {
   static constexpr std::uint64_t kMapCountMax = 64;
   static constexpr std::uint64_t kOomCountMax = 2000;
   static constexpr std::uint64_t kMarkCountMax = 10'000;
+  static constexpr std::uint64_t kCaptureCountMax = 2000;
   // Blocks of all maps together, so that a file stays below about two megabytes.
   static constexpr std::uint64_t kBlockCountMax = 60'000;
 
@@ -47,6 +62,12 @@ class Timeline {
   // A step of the program begins here.
   void add_mark(std::uint64_t event_index);
 
+  // Of each span are kept the moment with most stranded bytes and the last one.
+  void add_pools(const TimelinePools& pools);
+  void add_capture(const TimelineCapture& capture);
+  // Whether this event is the last of its span.
+  [[nodiscard]] bool ends_span(std::uint64_t event_index) const;
+
   // At even distances, and at the first failed request.
   [[nodiscard]] bool wants_map(std::uint64_t event_index) const;
   // Where a map has many blocks, neighbours of one state become one.
@@ -57,13 +78,15 @@ class Timeline {
  private:
   struct Span {
     std::optional<TimelineMoment> highest, last;
+    std::optional<TimelinePools> most_stranded, last_pools;
   };
-  [[nodiscard]] bool ends_span(std::uint64_t event_index) const;
   [[nodiscard]] std::vector<TimelineMoment> moments() const;
+  [[nodiscard]] std::string pools_json() const;
 
   std::uint64_t event_count_, span_events_, map_events_;
   std::vector<Span> spans_;
   std::vector<std::uint64_t> oom_event_indices_, mark_event_indices_;
+  std::vector<TimelineCapture> captures_;
   std::vector<TimelineMap> maps_;
   std::uint64_t map_block_count_ = 0;
 };

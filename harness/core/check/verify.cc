@@ -43,7 +43,8 @@ Verifier::Verifier(const VerifySetup& setup)
   marks_blocks_ =
       looks_inside() && (setup_.simcu.present || checks_whole() ||
                          (setup_.facts.work_count == 0 && setup_.facts.stream_count == 1));
-  if (collects() && setup_.facts.pool_event_count > 0) pools_.emplace(*setup_.replay.backend);
+  if (collects() && setup_.facts.pool_event_count > 0)
+    pools_.emplace(*setup_.replay.backend, setup_.timeline);
   if (looks_inside() && has_gpu()) report_.unordered_reuse_count = 0;
   if (!checks_rules() || !setup_.capabilities.real_memory || !setup_.simcu.present) return;
   report_.unordered_reuse_count = 0;

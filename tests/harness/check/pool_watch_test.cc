@@ -34,7 +34,8 @@ MemorySegment segment(std::uint64_t pool, std::uint64_t size_bytes, std::uint64_
 
 struct Watched {
   Held backend;
-  PoolWatch watch{backend};
+  Timeline timeline{8};
+  PoolWatch watch{backend, &timeline};
   void step(EventKind kind, const std::vector<MemorySegment>& after, std::uint32_t stream = 0,
             std::uint64_t pool = 1) {
     const Event event{.id = pool, .stream = stream, .kind = kind};
@@ -118,6 +119,48 @@ TEST_CASE("a capture failed where a request on its stream did") {
   const auto found = job.counters();
   CHECK(found.at("capture_count") == 2);
   CHECK(found.at("capture_failed_count") == 1);
+}
+
+TEST_CASE("a capture in which the pass ended is told, and failed where a request did") {
+  Watched job;
+  job.step(EventKind::CaptureBegin, {}, 2);
+  job.watch.note_failure(2);
+  job.step(EventKind::Alloc, {});
+  CHECK(job.counters().at("capture_failed_count") == 1);
+  CHECK(job.timeline.to_json("ab").find("\"captures\":[[0,2,1]]") != std::string::npos);
+}
+
+TEST_CASE("a timeline has what pools have at each step, and their captures") {
+  Watched job;
+  job.step(EventKind::PoolBegin, {segment(0, 5000, 0)});
+  job.step(EventKind::CaptureBegin, {segment(1, 1000, 900)});
+  job.step(EventKind::Free, {segment(1, 1000, 100, 300)});
+  job.step(EventKind::CaptureEnd, {segment(1, 1000, 400)});
+  job.step(EventKind::PoolEnd, {segment(1, 1000, 400)});
+  CHECK(job.timeline.to_json("ab").find(
+            "\"private_pools\":{\"event_index\":[0,1,2,3,4],"
+            "\"reserved_bytes\":[0,1000,1000,1000,1000],\"live_bytes\":[0,900,400,400,400],"
+            "\"captures\":[[1,3,0]]},") != std::string::npos);
+}
+
+TEST_CASE("a long timeline keeps what was most stranded between its ends of spans") {
+  Held backend;
+  Timeline timeline(10'000);
+  PoolWatch watch(backend, &timeline);
+  for (std::uint64_t i = 0; i < 10'000; ++i) {
+    const bool ends = i % 10 == 4;
+    const Event event{.id = 1, .kind = ends ? EventKind::PoolEnd : EventKind::PoolBegin};
+    backend.now = {segment(1, 1000, ends ? 100 : 700)};
+    watch.before(event);
+    watch.after(event);
+  }
+  const std::string json = timeline.to_json("ab");
+  CHECK(json.find("\"private_pools\":{\"event_index\":[4,9,14,19,") != std::string::npos);
+  CHECK(json.find("\"live_bytes\":[100,700,100,700,") != std::string::npos);
+}
+
+TEST_CASE("a timeline without private pools says nothing of them") {
+  CHECK(Timeline(3).to_json("ab").find("private_pools") == std::string::npos);
 }
 
 }  // namespace allocmark

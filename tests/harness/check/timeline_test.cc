@@ -43,7 +43,7 @@ TEST_CASE("a short timeline keeps every moment") {
     timeline.add({.event_index = i, .requested_bytes = 10 * i, .reserved_bytes = 100});
   }
   CHECK(timeline.to_json("ab") ==
-        "{\"kind\":\"timeline\",\"schema_version\":\"1.0.0\",\"cell_id\":\"ab\",\"event_count\":3,"
+        "{\"kind\":\"timeline\",\"schema_version\":\"1.1.0\",\"cell_id\":\"ab\",\"event_count\":3,"
         "\"event_index\":[0,1,2],\"requested_bytes\":[0,10,20],\"allocated_bytes\":null,"
         "\"active_bytes\":null,\"reserved_bytes\":[100,100,100],\"oom_event_index\":[],"
         "\"snapshots\":[]}\n");

@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 import chart_parts
+import charts as charts_module
 import conftest
 import generate
 import svg
@@ -83,3 +84,31 @@ def test_settings_of_the_only_release_are_named_by_their_config_string():
     alone, both = chart_parts.only_release([cell, unset]), chart_parts.only_release([cell, newest])
     assert [chart_parts.label_text(one, alone) for one in (cell, unset)] == ["max_split_size_mb:64", "caching@2.11 unset"]
     assert [chart_parts.label_text(one, both) for one in (cell, newest)] == ["caching@2.11 max_split_size_mb:64", "max_split_size_mb:64"]
+
+
+POOLS = {"event_index": [0, 400, 400, 1000], "reserved_bytes": [0, 0, 4 << 20, 8 << 20], "live_bytes": [0, 0, 4 << 20, 1 << 20],
+         "captures": [[100, 300, 0], [500, 700, 1]]}
+
+
+def test_private_pools_are_steps_and_captures_a_strip():
+    timeline = {**generate.make_timeline("00"), "private_pools": POOLS}
+    text = charts_module.timeline_chart(generate.measured_cell(), timeline, chart_parts.file_style())
+    root = ElementTree.fromstring(text)
+    lines = [one.get("points").split() for one in root.findall(f"{SVG}polyline")]
+    assert len(lines) == 6 and [len(one) for one in lines[4:]] == [7, 7]
+    heights = [float(one.split(",")[1]) for one in lines[5]]
+    # Nothing is stranded until the last moment, and the step is upright.
+    assert heights[:6] == [heights[0]] * 6 and heights[6] < heights[0] and lines[5][5].split(",")[0] == lines[5][6].split(",")[0]
+    strips = {one.find(f"{SVG}title").text: one for one in root.findall(f"{SVG}rect") if one.find(f"{SVG}title") is not None}
+    assert list(strips) == ["capture of a graph, events 100 to 300", "failed capture of a graph, events 500 to 700"]
+    fills = [one.get("fill") for one in strips.values()]
+    assert fills == [chart_parts.light_colours()[name] for name in ("cause1", "bad")]
+    assert {"in private pools", "stranded in them"} <= {one.text for one in root.findall(f"{SVG}text")}
+
+
+def test_captures_alone_and_no_pools_draw_no_curve():
+    for pools, strips in (({**POOLS, "event_index": [], "reserved_bytes": [], "live_bytes": []}, 2), (None, 0)):
+        timeline = {**generate.make_timeline("00"), **({"private_pools": pools} if pools else {})}
+        root = ElementTree.fromstring(charts_module.timeline_chart(generate.measured_cell(), timeline, chart_parts.file_style()))
+        assert len(root.findall(f"{SVG}polyline")) == 4
+        assert sum(one.find(f"{SVG}title") is not None for one in root.findall(f"{SVG}rect")) == strips

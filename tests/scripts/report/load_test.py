@@ -109,7 +109,15 @@ def test_a_large_run_has_a_small_page(tmp_path):
 OTHER_KIND_OF_BLOCK = [{"event_index": 1, "segments": [{"address": 0, "blocks": [[0, 1, 7]]}]}]
 
 
+def with_pools(**fields):
+    pools = {"event_index": [1], "reserved_bytes": [9], "live_bytes": [4], "captures": []}
+    return json.dumps({**generate.make_timeline("0"), "private_pools": {**pools, **fields}})
+
+
 @pytest.mark.parametrize("broken", ["{", "[]", json.dumps({**generate.make_timeline("0"), "snapshots": OTHER_KIND_OF_BLOCK}),
+                                    json.dumps({**generate.make_timeline("0"), "private_pools": [1]}),
+                                    with_pools(live_bytes=[1, 2]), with_pools(reserved_bytes=[None]), with_pools(captures=[[3, 2, 0]]),
+                                    with_pools(captures=[[1, 2]]), with_pools(captures={}),
                                     '{"kind":"timeline"}',
                                     '{"kind":"timeline","schema_version":"1.0.0","event_index":[1],"requested_bytes":["x"]}'])
 def test_a_broken_timeline_costs_only_its_chart(tmp_path, broken):
