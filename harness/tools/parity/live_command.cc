@@ -29,11 +29,14 @@ using caching::StepKind;
 
 constexpr std::uint64_t kStepsPerProgram = 20'000;
 constexpr std::uint64_t kProgramShrinkAttemptMax = 400;
+// Processes of PyTorch that are asked again, where releases differ from themselves: the rarer of
+// two answers came in 4 of 24.
+constexpr int kAgainMax = 32;
 
 struct LiveTotals {
   std::uint64_t programs = 0, steps = 0, allocations = 0, failures = 0, counters = 0;
   std::uint64_t known_bugs = 0, both_failed = 0, order_dependent = 0, differences = 0;
-  std::uint64_t unanswered = 0;
+  std::uint64_t unanswered = 0, self_differing = 0;
 
   void add(const LiveResult& result) {
     ++programs;
@@ -75,6 +78,12 @@ void print_totals(const LiveTotals& totals) {
   if (totals.both_failed > 0) {
     fmt::print("{} programs ended because both failed with an error of the device\n",
                totals.both_failed);
+  }
+  if (totals.self_differing > 0) {
+    fmt::print(
+        "{} programs differ from PyTorch in one process of it and not in another: the ages of its "
+        "blocks follow from the order of a hash of its streams' handles\n",
+        totals.self_differing);
   }
   if (totals.known_bugs > 0) {
     fmt::print(
@@ -178,13 +187,27 @@ ExitCode print_answers(const ParityCommand& command) {
   return ExitCode::Pass;
 }
 
+// A difference counts where every process of PyTorch differs. Only where blocks are taken in the
+// order in which they were made, a process can differ from another one.
+LiveResult compare_one(const Program& program, const LiveOptions& options, LiveTotals& totals) {
+  LiveResult result = compare_live(program, options);
+  if (program.rules->tie_break != caching::TieBreak::BlockOrder) return result;
+  for (int again = 0; result.difference && again < kAgainMax; ++again) {
+    LiveResult other = compare_live(program, options);
+    if (other.difference) continue;
+    ++totals.self_differing;
+    return other;
+  }
+  return result;
+}
+
 ExitCode compare_random(const ParityCommand& command, const LiveOptions& options) {
   LiveTotals totals;
   for (std::uint64_t seed = command.seed; totals.steps < command.operation_count; ++seed) {
     const std::uint64_t length = std::min(kStepsPerProgram, command.operation_count - totals.steps);
     const Program program = caching::make_program(seed, length, caching::ProgramVariety::AllConfs,
                                                   *caching::find_rules(rules_of(options)));
-    const LiveResult result = compare_live(program, options);
+    const LiveResult result = compare_one(program, options, totals);
     totals.add(result);
     if (!result.difference && !result.unanswered) continue;
     fmt::print("seed {} (conf '{}'): ", seed, program.conf);
