@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
-#include <span>
+#include <map>
 #include <string_view>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/input_file.h"
+#include "base/output_file.h"
 #include "workloads/trace/trace_reader.h"
 
 namespace allocmark {
@@ -37,22 +37,49 @@ std::string all_mappings() {
   return text;
 }
 
-// Bytes up to the end of the last whole row. Behind the rows of an open file stand zeros.
-std::uint64_t whole_bytes(const std::string& path) {
+// The whole rows of a file whose writer ended without closing it.
+struct WholeRows {
+  std::uint64_t size_bytes = 0;
+  std::map<std::string, std::string> ends{};  // rows that end what is begun, by operation and pool
+
+  void add(std::string_view row) {
+    size_bytes += row.size() + 1;
+    const std::size_t pool_at = std::min(row.find(','), row.size());
+    const std::string operation(row.substr(0, pool_at));
+    if (!operation.starts_with("pool_") && !operation.starts_with("capture_")) return;
+    const std::size_t flag_at = std::min(row.find(',', pool_at + 1), row.size());
+    const std::string pool(row.substr(pool_at, flag_at - pool_at));
+    // In the order of their names captures end before their pools.
+    if (operation == "capture_begin") {
+      ends["capture" + pool] = "capture_end" + pool + std::string(row.substr(flag_at));
+    } else if (operation == "pool_begin") {
+      ends["pool" + pool] = "pool_end" + pool + ",0,0,";
+    } else if (operation == "capture_end" || operation == "pool_end") {
+      ends.erase(operation.substr(0, operation.find('_')) + pool);
+    }
+  }
+};
+
+// Behind the rows of an open file stand zeros.
+WholeRows whole_rows(const std::string& path) {
   InputFile file(path, kTraceInput);
   std::string buffer(std::size_t{1} << 20, '\0');
-  std::uint64_t offset = 0;
-  std::uint64_t whole = 0;
+  WholeRows rows;
+  std::string half_row;
   while (true) {
     const std::size_t count = file.read(buffer);
-    const void* const zero = std::memchr(buffer.data(), '\0', count);
-    const std::size_t text_size =
-        zero == nullptr ? count
-                        : static_cast<std::size_t>(static_cast<const char*>(zero) - buffer.data());
-    const std::size_t newline = std::string_view(buffer).substr(0, text_size).rfind('\n');
-    if (newline != std::string_view::npos) whole = offset + newline + 1;
-    if (count < buffer.size() || zero != nullptr) return whole;
-    offset += count;
+    const std::string_view read = std::string_view(buffer).substr(0, count);
+    const std::string_view text = read.substr(0, std::min(read.find('\0'), read.size()));
+    std::size_t begin = 0;
+    for (std::size_t end = text.find('\n'); end != std::string_view::npos;
+         end = text.find('\n', begin)) {
+      half_row += text.substr(begin, end - begin);
+      rows.add(half_row);
+      half_row.clear();
+      begin = end + 1;
+    }
+    half_row += text.substr(begin);
+    if (count < buffer.size() || text.size() < count) return rows;
   }
 }
 
@@ -62,14 +89,15 @@ CapturedFile finish_file(const std::string& path, const std::string& mappings) {
   const fs::path absolute = fs::canonical(path, ignored);
   file.in_use = mappings.find(" " + absolute.string() + "\n") != std::string::npos;
   if (file.in_use) return file;
-  const std::uint64_t size_bytes = whole_bytes(path);
+  const WholeRows rows = whole_rows(path);
   std::error_code error;
-  if (size_bytes != fs::file_size(path, error) && !error) {
+  if (rows.size_bytes != fs::file_size(path, error) && !error) {
     file.was_cut = true;
-    fs::resize_file(path, size_bytes, error);
+    LineFile whole = LineFile::resume(path, rows.size_bytes);
+    for (const auto& [what, row] : rows.ends) whole.append(row);
   }
   if (error) {
-    throw FileError({.what = "cannot be cut to its whole rows: " + error.message(),
+    throw FileError({.what = "its size cannot be read: " + error.message(),
                      .where = path,
                      .wanted = "",
                      .got = "",

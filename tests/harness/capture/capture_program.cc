@@ -120,6 +120,61 @@ void mark_steps() {
   }
 }
 
+void require(cudaError_t answer) {
+  if (answer != cudaSuccess) std::exit(3);
+}
+
+// Two graphs: one without memory, and one that asks on two streams, gives one block back itself
+// and leaves the other to the program. With `ends`, the program ends within the capture.
+void graphs(bool ends) {
+  cudaStream_t streams[2] = {};
+  cudaEvent_t events[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    require(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
+    require(cudaEventCreate(&events[i]));
+  }
+  void* scratch = nullptr;
+  require(cudaMallocAsync(&scratch, 1 << 20, streams[0]));
+  for (const bool has_memory : {false, true}) {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    void* own = nullptr;
+    void* left = nullptr;
+    require(cudaStreamBeginCapture(streams[0], cudaStreamCaptureModeGlobal));
+    require(cudaEventRecord(events[0], streams[0]));
+    require(cudaStreamWaitEvent(streams[1], events[0], 0));
+    require(cudaMemsetAsync(scratch, 0, 1 << 20, streams[0]));
+    if (has_memory) {
+      require(cudaMallocAsync(&own, 3 << 20, streams[0]));
+      require(cudaMallocAsync(&left, 5 << 20, streams[1]));
+      if (ends) raise(SIGKILL);
+      require(cudaFreeAsync(own, streams[0]));
+    }
+    require(cudaEventRecord(events[1], streams[1]));
+    require(cudaStreamWaitEvent(streams[0], events[1], 0));
+    require(cudaStreamEndCapture(streams[0], &graph));
+    require(cudaGraphInstantiate(&exec, graph, 0));
+    require(cudaGraphDestroy(graph));
+    require(cudaGraphLaunch(exec, streams[0]));
+    if (has_memory) require(cudaFreeAsync(left, streams[0]));
+    require(cudaGraphLaunch(exec, streams[0]));
+    require(cudaGraphExecDestroy(exec));
+  }
+  require(cudaFreeAsync(scratch, streams[0]));
+}
+
+// Two pools of the driver.
+void driver_pools() {
+  cudaMemPoolProps properties = {};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location = {.type = cudaMemLocationTypeDevice, .id = 0};
+  cudaMemPool_t pool = nullptr;
+  require(cudaMemPoolCreate(&pool, &properties));
+  void* pointer = nullptr;
+  require(cudaMallocAsync(&pointer, 512, nullptr));
+  require(cudaMallocFromPoolAsync(&pointer, 512, pool, nullptr));
+}
+
 // Nanoseconds of a pair of calls.
 void measure(long pair_count) {
   void* pointer = nullptr;
@@ -141,6 +196,8 @@ int run(std::string_view what, const char* number) {
   if (what == "vfork") run_vfork();
   if (what == "fails") fail_one();
   if (what == "marks") mark_steps();
+  if (what == "graphs" || what == "ends_in_capture") graphs(what == "ends_in_capture");
+  if (what == "driver_pools") driver_pools();
   if (what == "measure") measure(std::atol(number));
   if (what == "exits") {
     heap(1, false);

@@ -6,6 +6,7 @@ usage: capture_test.py ALLOCMARK PROGRAM [TORCH_FOLDER TORCH_PROGRAM TORCH_PLUGI
 """
 import glob
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -30,6 +31,11 @@ def placements(path):
             places.append("oom" if words[1] == "oom" else segments[words[1]] + int(words[2], 16))
     first = next(place for place in places if place != "oom")
     return [place if place == "oom" else place - first for place in places]
+
+
+def caching_of(torch):
+    """The allocator by the rules of that PyTorch: "caching@2.11"."""
+    return "caching@" + re.search(r"__version__ = '(\d+\.\d+)", Path(torch, "version.py").read_text())[1]
 
 
 class Capture(unittest.TestCase):
@@ -82,6 +88,28 @@ class Capture(unittest.TestCase):
         self.assertGreater(len(freed), 50)
         self.assertEqual(recorded, freed)
         self.assertGreater(sum(row[0] == "sync" for row in rows), 10)
+
+    def events(self, path):
+        """Rows as they stand, without the tensor column, the head and marks."""
+        return [",".join(row[:4]) for row in self.rows(path) if row[0] not in ("op", "mark")]
+
+    def test_the_memory_of_a_graph_is_a_private_pool(self):
+        run = self.capture(PROGRAM, "graphs")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(self.events(self.traces()[0]), [
+            "alloc,1,1048576,1", "pool_begin,1,0,1", "capture_begin,1,0,1", "alloc,2,3145728,1", "alloc,3,5242880,1", "free,2,0,0",
+            "capture_end,1,0,1", "pool_end,1,0,0", "graph_replay,1,0,1", "free,3,0,0", "graph_replay,1,0,1", "pool_release,1,0,0", "free,1,0,0"])
+        self.assertIn("2 requests were of graphs' own memory", run.stderr)
+
+    def test_what_a_killed_program_had_begun_is_ended(self):
+        run = self.capture(PROGRAM, "ends_in_capture")
+        self.assertIn("all its whole rows are kept", run.stderr)
+        self.assertEqual(self.events(self.traces()[0])[-3:], ["alloc,3,5242880,1", "capture_end,1,0,1", "pool_end,1,0,0"])
+
+    def test_pools_of_the_driver_are_one_and_are_counted(self):
+        run = self.capture(PROGRAM, "driver_pools")
+        self.assertIn("requests went to 2 pools of the driver", run.stderr)
+        self.assertNotIn("pools of the driver", self.capture(PROGRAM, "pools", out="one").stderr)
 
     def test_however_it_ends_every_row_is_kept(self):
         for what, code, said in (("exits", 5, ""), ("crashes", 128 + signal.SIGSEGV, "SIGSEGV"),
@@ -183,7 +211,7 @@ class Capture(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         places = [line if line == "oom" else int(line) for line in run.stdout.split()]
         self.assertEqual((len(places), places.count("oom")), (6803, 3))
-        self.assertEqual(places, self.replayed(self.traces()[0], "caching", f"{limit}B@limit"))
+        self.assertEqual(places, self.replayed(self.traces()[0], caching_of(torch), f"{limit}B@limit"))
         self.assertEqual(self.count(self.traces()[0], "empty_cache"), 0)
         run = self.capture(program, plugin, trace, limit, out="without")
         self.assertIn("this is PyTorch", run.stderr)
@@ -202,6 +230,30 @@ class Capture(unittest.TestCase):
                          environment={"PYTORCH_CUDA_ALLOC_CONF": conf})
             captured = self.rows(self.traces(f"captured{conf[:3]}")[0])
             self.assertEqual([",".join(row[:4]) for row in captured if row[0] not in ("op", "mark")], rows)
+
+    def test_private_pools_of_pytorch(self):
+        if not TORCH:
+            self.skipTest("needs ALLOCMARK_TORCH_DIR")
+        torch, program, plugin = TORCH
+        listener = os.path.join(self.folder, "listener.so")
+        subprocess.run([SCRIPTS / "build_torch_capture.sh", torch, listener], capture_output=True, text=True, check=True)
+        rows = [
+            "pool_create,1,0,0", "pool_no_split,1,0,0", "pool_begin,1,1,0", "alloc,1,40000000,0", "pool_end,1,0,0", "pool_release,1,0,0",
+            "alloc,2,40000000,0", "empty_cache,0,0,0",
+            # Two graphs in one pool.
+            "pool_create,2,0,0", "pool_begin,2,1,0", "capture_begin,2,0,1", "alloc,3,600,1", "free,3,0,0", "alloc,4,5000000,1",
+            "capture_end,2,0,1", "pool_end,2,0,0", "graph_replay,2,0,1", "pool_begin,2,1,0", "capture_begin,2,0,1", "alloc,5,3000000,1",
+            "capture_end,2,0,1", "pool_end,2,0,0", "graph_replay,2,0,2", "free,4,0,0", "free,5,0,0", "pool_release,2,0,0",
+            "pool_release,2,0,0", "pool_release,2,0,0", "empty_cache,2,0,0",
+            "pool_on_oom,1,1,0", "pool_on_oom,1,0,0", "free,1,0,0", "pool_release,1,0,0", "empty_cache,1,0,0", "free,2,0,0",
+        ]
+        trace = Path(self.folder, "trace.csv")
+        trace.write_text("op,id,size,stream\n" + "\n".join(rows) + "\n")
+        run = self.capture(program, plugin, str(trace), "0", options=("--torch", listener))
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(self.events(self.traces()[0]), rows)
+        self.assertNotIn("went to other pools", run.stderr)
+        self.assertEqual([int(line) for line in run.stdout.split()], self.replayed(self.traces()[0], caching_of(torch)))
 
     def test_recording_may_begin_in_mid_run(self):
         if not TORCH:

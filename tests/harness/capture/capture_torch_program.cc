@@ -1,11 +1,13 @@
 // A program that uses PyTorch's allocator (c10 alone, without Python), to be captured. In: our
 // plugin of the backend `torch`, and a trace whose requests it makes. Out: the address of each,
 // after the first one's, and "oom" where it failed.
+#include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <unordered_map>
 
 #include "allocators/plugins/torch_plugin/plugin.h"
@@ -35,6 +37,49 @@ void begin_capture(const char* folder) {
   if (begin == nullptr || begin(folder) != 0) std::exit(2);
 }
 
+cudaStream_t stream_of(std::uint32_t index) {
+  static std::map<std::uint32_t, cudaStream_t> streams;
+  if (index != 0 && !streams.contains(index)) {
+    if (cudaStreamCreateWithFlags(&streams[index], cudaStreamNonBlocking) != cudaSuccess)
+      std::exit(3);
+  }
+  return index == 0 ? nullptr : streams[index];
+}
+
+// As torch.cuda.CUDAGraph does it.
+void end_capture(cudaStream_t stream, cudaGraphExec_t* exec) {
+  cudaGraph_t graph = nullptr;
+  if (cudaStreamEndCapture(stream, &graph) != cudaSuccess) std::exit(3);
+  if (cudaGraphInstantiate(exec, graph, 0) != cudaSuccess) std::exit(3);
+  cudaGraphDestroy(graph);
+}
+
+// A step of a private pool, or of the graph that is captured into it.
+void run_pool(const AllocmarkTorchPlugin& torch, const allocmark::Event& event) {
+  static std::map<std::uint64_t, cudaGraphExec_t> execs;
+  static const std::map<allocmark::EventKind, int> actions = {
+      {allocmark::EventKind::PoolCreate, kAllocmarkPluginPoolCreate},
+      {allocmark::EventKind::PoolBegin, kAllocmarkPluginPoolBegin},
+      {allocmark::EventKind::PoolEnd, kAllocmarkPluginPoolEnd},
+      {allocmark::EventKind::PoolRelease, kAllocmarkPluginPoolRelease},
+      {allocmark::EventKind::PoolOnOom, kAllocmarkPluginPoolUseOnOom},
+      {allocmark::EventKind::PoolNoSplit, kAllocmarkPluginPoolNoSplit},
+      {allocmark::EventKind::Trim, kAllocmarkPluginPoolTrim}};
+  cudaStream_t const stream = stream_of(event.stream);
+  if (event.kind == allocmark::EventKind::CaptureBegin) {
+    // PyTorch makes its own calls relaxed where its current stream is captured.
+    if (cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed) != cudaSuccess) std::exit(3);
+  } else if (event.kind == allocmark::EventKind::CaptureEnd) {
+    end_capture(stream, &execs[event.id]);
+  } else if (event.kind == allocmark::EventKind::GraphReplay) {
+    if (cudaGraphLaunch(execs[event.id], stream) != cudaSuccess) std::exit(3);
+  } else if (torch.pool(actions.at(event.kind), event.id, stream, event.size_bytes != 0 ? 1 : 0) !=
+             kAllocmarkPluginOk) {
+    std::fprintf(stderr, "%s\n", torch.last_error());
+    std::exit(3);
+  }
+}
+
 // With a folder, recording begins there in mid-run.
 void run(const AllocmarkTorchPlugin& torch, allocmark::EventSource& source, const char* late) {
   std::unordered_map<std::uint64_t, void*> live;
@@ -45,7 +90,8 @@ void run(const AllocmarkTorchPlugin& torch, allocmark::EventSource& source, cons
       if (late != nullptr && ++count == kLateEvent) begin_capture(late);
       void* pointer = nullptr;
       if (event.kind == allocmark::EventKind::Alloc) {
-        if (torch.allocate(event.size_bytes, nullptr, &pointer) != kAllocmarkPluginOk) {
+        if (torch.allocate(event.size_bytes, stream_of(event.stream), &pointer) !=
+            kAllocmarkPluginOk) {
           std::printf("oom\n");
           continue;
         }
@@ -55,8 +101,10 @@ void run(const AllocmarkTorchPlugin& torch, allocmark::EventSource& source, cons
       } else if (event.kind == allocmark::EventKind::Free && live.contains(event.id)) {
         torch.deallocate(live[event.id]);
         live.erase(event.id);
-      } else if (event.kind == allocmark::EventKind::Trim) {
+      } else if (event.kind == allocmark::EventKind::Trim && event.id == 0) {
         torch.trim();
+      } else if (event.kind == allocmark::EventKind::Trim || is_of_pool(event.kind)) {
+        run_pool(torch, event);
       }
     }
   }

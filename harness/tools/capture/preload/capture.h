@@ -21,9 +21,8 @@ enum AllocmarkCaptureAction {
   kAllocmarkCaptureAlloc = 0,
   kAllocmarkCaptureFreeRequested = 1,
   kAllocmarkCaptureFreeCompleted = 2,
-  kAllocmarkCaptureSegmentReturned = 3, /* to the device: freed or unmapped */
-  kAllocmarkCaptureOutOfMemory = 4,
-  kAllocmarkCaptureOther = 5,
+  kAllocmarkCaptureOutOfMemory = 3,
+  kAllocmarkCaptureOther = 4,
 };
 
 typedef struct AllocmarkCaptureEntry {
@@ -32,25 +31,46 @@ typedef struct AllocmarkCaptureEntry {
   uint64_t address;    /* not of OutOfMemory */
   uint64_t size_bytes; /* as the program asked */
   uint64_t stream;     /* the raw cudaStream_t */
-  int in_pool;         /* 1: of a graph's or user's private pool */
-  int in_empty_cache;  /* of SegmentReturned, 1: the program asked for it */
+  uint64_t pool[2];    /* the private pool's id; 0 and 0: none */
+  int knows_pool;      /* 0: this PyTorch does not say the pool of a request */
 } AllocmarkCaptureEntry;
+
+/* What a program does with a private pool of PyTorch, a graph's or its own. */
+enum AllocmarkCapturePoolAction {
+  kAllocmarkCapturePoolCreate = 0,
+  kAllocmarkCapturePoolBegin = 1, /* requests go to it */
+  kAllocmarkCapturePoolEnd = 2,   /* no more */
+  kAllocmarkCapturePoolRelease = 3,
+  kAllocmarkCapturePoolUseOnOom = 4,
+  kAllocmarkCapturePoolNoSplit = 5,
+  kAllocmarkCapturePoolEmpty = 6, /* empty_cache; pool 0 and 0: of everything */
+};
+
+typedef struct AllocmarkCapturePoolCall {
+  int action;       /* AllocmarkCapturePoolAction */
+  int device;       /* -1: of all */
+  uint64_t pool[2]; /* the pool's id */
+  int is_on;        /* of UseOnOom */
+} AllocmarkCapturePoolCall;
 
 /* Where the plugin hands over what it hears. */
 typedef struct AllocmarkCaptureSink {
   void (*entry)(const AllocmarkCaptureEntry* entry);
   /* A block that was live when listening began, as its alloc entry would have been. */
   void (*live)(const AllocmarkCaptureEntry* entry);
+  void (*pool)(const AllocmarkCapturePoolCall* call);
 } AllocmarkCaptureSink;
 
 enum AllocmarkCaptureAttach {
   kAllocmarkCaptureAttached = 0,
   kAllocmarkCaptureNotReady = 1,     /* PyTorch's allocator is not initialised yet: ask again */
   kAllocmarkCaptureOtherBackend = 2, /* cudaMallocAsync or a pluggable allocator: no history */
+  kAllocmarkCaptureWithoutPools = 3, /* attached, and calls of pools and of empty_cache not heard */
 };
 
-/* The one symbol of the plugin: begins to listen, then tells all live blocks. */
-int allocmark_torch_capture_attach(const AllocmarkCaptureSink* sink);
+/* The one symbol of the plugin: begins to listen, then tells all live blocks. Its number changes
+   with what is above. */
+int allocmark_torch_capture_attach_2(const AllocmarkCaptureSink* sink);
 
 #ifdef __cplusplus
 }

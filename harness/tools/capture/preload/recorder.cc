@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
+
+#include "harness/tools/capture/preload/row.h"
 
 namespace allocmark_capture {
 namespace {
@@ -58,7 +58,7 @@ void LockedRecorder::cut_files() {
     if (tries == 200) return;
     nanosleep(&kPause, nullptr);
   }
-  recorder().for_each([](DeviceTrace& trace) { trace.file().finish(); });
+  recorder().for_each([](DeviceTrace& trace) { trace.finish(); });
   pthread_mutex_unlock(&lock);
 }
 
@@ -82,26 +82,6 @@ void StreamIndexes::release(std::uint64_t stream) {
   released_.push_back(found->second);
   indexes_.erase(found);
 }
-
-// One line of the file, without heap and without locale.
-struct DeviceTrace::Row {
-  explicit Row(std::string_view operation) { text(operation); }
-  Row& text(std::string_view part) {
-    std::memcpy(bytes + size, part.data(), part.size());
-    size += part.size();
-    return *this;
-  }
-  Row& number(std::uint64_t value) {
-    if (size + kNumberBytesMax > sizeof bytes) return *this;
-    bytes[size++] = ',';
-    size = static_cast<std::size_t>(std::to_chars(bytes + size, bytes + sizeof bytes, value).ptr -
-                                    bytes);
-    return *this;
-  }
-  static constexpr std::size_t kNumberBytesMax = 21;  // with its comma
-  char bytes[TraceFile::kRowBytesMax];
-  std::size_t size = 0;
-};
 
 void DeviceTrace::write(const Row& row) {
   static constexpr std::string_view kWait = "sync,0,0,0,\n";
@@ -219,7 +199,7 @@ void Recorder::finish() {
   for_each([&](DeviceTrace& trace) {
     const CaptureCounts& counts = trace.counts();
     const std::string path = trace.file().path() + ": ";
-    trace.file().finish();
+    trace.finish();
     if (is_alone) {
       say(path + std::to_string(counts.requests) + " requests, " + std::to_string(counts.failed) +
           " of them failed");
@@ -228,14 +208,24 @@ void Recorder::finish() {
       say(path + std::to_string(counts.held) +
           " blocks were given back while another stream used them, which the trace leaves out");
     }
-    if (counts.pooled != 0) {
-      say(path + std::to_string(counts.pooled) +
-          " requests were of private pools, which the trace does not keep apart");
+    if (counts.astray != 0) {
+      say(path + std::to_string(counts.astray) +
+          " requests went to other pools than the trace says: other threads asked while requests "
+          "went to a private pool, or the pool was begun before the recording");
+    }
+    if (counts.graph_requests != 0) {
+      say(path + std::to_string(counts.graph_requests) +
+          " requests were of graphs' own memory, which the trace holds as private pools: "
+          "`caching` and `torch` replay it, `async` and `native` skip it");
     }
     if (!trace.file().problem().empty()) {
       say(trace.file().problem() + "; the trace ends there, and the program went on");
     }
   });
+  if (driver_pools_.size() > 1) {
+    say("requests went to " + std::to_string(driver_pools_.size()) +
+        " pools of the driver, which the traces do not keep apart");
+  }
   for (const auto& [function, count] : unrecorded_) {
     say(std::to_string(count) + " calls of " + function +
         " were not recorded: a trace holds what "
@@ -247,6 +237,8 @@ void Recorder::finish() {
 void Recorder::start_anew() {
   process_ = getpid();
   unrecorded_.clear();
+  driver_pools_.clear();
+  graphs_ = {};
   for (std::unique_ptr<DeviceTrace>& trace : devices_) {
     if (trace != nullptr) trace->file().forget();
     trace.reset();

@@ -5,12 +5,8 @@
 
 #include <cstdint>
 
-#include "harness/tools/capture/preload/real_runtime.h"
+#include "harness/tools/capture/preload/call.h"
 #include "harness/tools/capture/preload/recorder.h"
-#include "harness/tools/capture/preload/torch_hook.h"
-
-#define CAPTURE_EXPORT extern "C" __attribute__((visibility("default")))
-#define REAL(name) allocmark_capture::real<#name, decltype(&name)>()
 
 // Programs that are compiled with a default stream for each thread call these.
 extern "C" {
@@ -23,34 +19,11 @@ cudaError_t cudaStreamSynchronize_ptsz(cudaStream_t);
 namespace allocmark_capture {
 namespace {
 
-thread_local int depth = 0;
-
-// One call of the program. Calls inside of it are the runtime's own.
-class Call {
- public:
-  Call() { ++depth; }
-  ~Call() { --depth; }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-  [[nodiscard]] bool counts() const { return depth == 1 && records_runtime(); }
-};
-
-int current_device() {
-  int device = 0;
-  return REAL(cudaGetDevice)(&device) == cudaSuccess ? device : -1;
-}
-
-// A number that stands for the stream: 0 for the default one, and one of its own for each thread's.
-std::uint64_t stream_number(cudaStream_t stream) {
-  const auto handle = reinterpret_cast<std::uint64_t>(stream);
-  if (handle <= 1) return 0;  // cudaStreamLegacy
-  if (handle != 2) return handle;
-  static thread_local char own;
-  return reinterpret_cast<std::uint64_t>(&own) | std::uint64_t{1} << 63;
-}
-
-std::uint64_t thread_stream_number(cudaStream_t stream) {
-  return stream_number(stream == nullptr ? cudaStreamPerThread : stream);
+MemoryRequest asked_on(std::uint64_t size_bytes, cudaStream_t stream, cudaMemPool_t pool) {
+  return {.size_bytes = size_bytes,
+          .stream = stream_number(stream),
+          .capture_id = capture_id_of(stream),
+          .driver_pool = reinterpret_cast<std::uint64_t>(pool)};
 }
 
 // What a request came to. Of failures only those count that memory is the reason of.
@@ -60,14 +33,16 @@ cudaError_t note(const Call& call, cudaError_t answer, void* const* pointer,
   if (!call.counts() || (!failed && (answer != cudaSuccess || *pointer == nullptr))) return answer;
   const int device = current_device();
   const LockedRecorder recorder;
-  if (DeviceTrace* const trace = recorder->device(device); trace == nullptr) {
-    return answer;
-  } else if (failed) {
-    trace->failed(asked);
+  DeviceTrace* const trace = recorder->device(device);
+  if (trace == nullptr) return answer;
+  if (asked.driver_pool) recorder->used_driver_pool(*asked.driver_pool);
+  MemoryRequest request = asked;
+  if (asked.capture_id != 0) request.stream = ask_for_graph(*recorder.operator->(), device, asked);
+  if (failed) {
+    trace->failed(request);
   } else {
-    MemoryRequest served = asked;
-    served.address = reinterpret_cast<std::uint64_t>(*pointer);
-    trace->allocated(served);
+    request.address = reinterpret_cast<std::uint64_t>(*pointer);
+    trace->allocated(request);
   }
   return answer;
 }
@@ -80,10 +55,13 @@ void note_free(const Call& call, void* pointer) {
     (void)trace->freed(address);
 }
 
-void note_free_on(const Call& call, void* pointer, std::uint64_t stream) {
+void note_free_on(const Call& call, void* pointer, std::uint64_t stream, std::uint64_t capture_id) {
   if (!call.counts() || pointer == nullptr) return;
   const auto address = reinterpret_cast<std::uint64_t>(pointer);
   const LockedRecorder recorder;
+  if (const CaptureUnderWay* const capture = recorder->graphs().find(capture_id);
+      capture != nullptr)
+    stream = capture->stream;
   if (DeviceTrace* const trace = recorder->owner_of(address); trace != nullptr)
     (void)trace->freed_on(address, stream);
 }
@@ -134,39 +112,40 @@ CAPTURE_EXPORT cudaError_t cudaFree(void* pointer) {
 CAPTURE_EXPORT cudaError_t cudaMallocAsync(void** pointer, size_t size_bytes, cudaStream_t stream) {
   const Call call;
   return note(call, REAL(cudaMallocAsync)(pointer, size_bytes, stream), pointer,
-              {.size_bytes = size_bytes, .stream = stream_number(stream)});
+              asked_on(size_bytes, stream, nullptr));
 }
 
 CAPTURE_EXPORT cudaError_t cudaMallocAsync_ptsz(void** pointer, size_t size_bytes,
                                                 cudaStream_t stream) {
   const Call call;
   return note(call, REAL(cudaMallocAsync_ptsz)(pointer, size_bytes, stream), pointer,
-              {.size_bytes = size_bytes, .stream = thread_stream_number(stream)});
+              asked_on(size_bytes, own_stream(stream), nullptr));
 }
 
 CAPTURE_EXPORT cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t size_bytes,
                                                    cudaMemPool_t pool, cudaStream_t stream) {
   const Call call;
   return note(call, REAL(cudaMallocFromPoolAsync)(pointer, size_bytes, pool, stream), pointer,
-              {.size_bytes = size_bytes, .stream = stream_number(stream)});
+              asked_on(size_bytes, stream, pool));
 }
 
 CAPTURE_EXPORT cudaError_t cudaMallocFromPoolAsync_ptsz(void** pointer, size_t size_bytes,
                                                         cudaMemPool_t pool, cudaStream_t stream) {
   const Call call;
   return note(call, REAL(cudaMallocFromPoolAsync_ptsz)(pointer, size_bytes, pool, stream), pointer,
-              {.size_bytes = size_bytes, .stream = thread_stream_number(stream)});
+              asked_on(size_bytes, own_stream(stream), pool));
 }
 
 CAPTURE_EXPORT cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
   const Call call;
-  note_free_on(call, pointer, stream_number(stream));
+  note_free_on(call, pointer, stream_number(stream), capture_id_of(stream));
   return REAL(cudaFreeAsync)(pointer, stream);
 }
 
 CAPTURE_EXPORT cudaError_t cudaFreeAsync_ptsz(void* pointer, cudaStream_t stream) {
   const Call call;
-  note_free_on(call, pointer, thread_stream_number(stream));
+  const cudaStream_t own = own_stream(stream);
+  note_free_on(call, pointer, stream_number(own), capture_id_of(own));
   return REAL(cudaFreeAsync_ptsz)(pointer, stream);
 }
 

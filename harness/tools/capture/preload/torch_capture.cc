@@ -1,12 +1,16 @@
 // Listens to PyTorch's own allocator and hands what it hears to the capture library. Built against
 // the headers of one PyTorch, without linking more of it than c10. The callback runs under the
-// allocator's lock, so it calls nothing of PyTorch.
+// allocator's lock, so it calls nothing of PyTorch. Pools are in no history: their calls are heard
+// by standing before the allocator's virtual functions.
 #include <c10/cuda/CUDACachingAllocator.h>
 
-#include <unwind.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <cstdint>
 #include <cstring>
 #include <exception>
+#include <utility>
 
 #include "capture.h"
 
@@ -25,9 +29,6 @@ int action_of(allocator::TraceEntry::Action action) {
       return kAllocmarkCaptureFreeRequested;
     case Entry::FREE_COMPLETED:
       return kAllocmarkCaptureFreeCompleted;
-    case Entry::SEGMENT_FREE:
-    case Entry::SEGMENT_UNMAP:
-      return kAllocmarkCaptureSegmentReturned;
     case Entry::OOM:
       return kAllocmarkCaptureOutOfMemory;
     default:
@@ -46,60 +47,99 @@ bool is_synthetic(const Entry& entry) {
 }
 
 template <class Entry>
-bool is_in_pool(const Entry& entry) {
+void tell_pool(const Entry& entry, AllocmarkCaptureEntry& heard) {
   if constexpr (requires { entry.mempool_; }) {
-    return entry.mempool_.first != 0 || entry.mempool_.second != 0;
-  } else {
-    return false;
+    heard.pool[0] = entry.mempool_.first;
+    heard.pool[1] = entry.mempool_.second;
+    heard.knows_pool = 1;
   }
 }
 
-// Where the allocator's emptyCache begins, read from its table of virtual functions.
-const void* empty_cache = nullptr;
+// What a call says of its pool, from its arguments.
+void read(AllocmarkCapturePoolCall& call, c10::DeviceIndex device) { call.device = device; }
+void read(AllocmarkCapturePoolCall& call, const c10::MempoolId_t& id) {
+  call.pool[0] = id.first;
+  call.pool[1] = id.second;
+}
+void read(AllocmarkCapturePoolCall& call, bool is_on) { call.is_on = is_on ? 1 : 0; }
+template <class Other>
+void read(AllocmarkCapturePoolCall&, const Other&) {}
 
-const void* find_empty_cache(allocator::CUDAAllocator* from) {
-  const auto member = &allocator::CUDAAllocator::emptyCache;
+// Stands before one virtual function of the allocator, and tells the call once it has returned.
+template <class Member>
+struct Hook;
+template <class Class, class... Arguments>
+struct Hook<void (Class::*)(Arguments...)> {
+  using Function = void (*)(void*, Arguments...);
+  template <int action>
+  static void call(void* self, Arguments... arguments) {
+    AllocmarkCapturePoolCall told = {.action = action, .device = -1, .pool = {0, 0}, .is_on = 1};
+    (read(told, arguments), ...);
+    real<action>(self, std::forward<Arguments>(arguments)...);
+    sink->pool(&told);
+  }
+  template <int action>
+  static inline Function real = nullptr;
+};
+
+// The function's place in the allocator's table of virtual functions; null where it is not there.
+template <class Member>
+void** slot_of(allocator::CUDAAllocator* from, Member member) {
   intptr_t words[2] = {};  // an offset in the table; one bit of one of the words says so
   static_assert(sizeof member == sizeof words);
   std::memcpy(words, &member, sizeof words);
-  const char* const table = *reinterpret_cast<const char* const*>(from);
-  if ((words[0] & 1) != 0) return *reinterpret_cast<const void* const*>(table + words[0] - 1);
-  if ((words[1] & 1) != 0) return *reinterpret_cast<const void* const*>(table + words[0]);
+  char* const table = *reinterpret_cast<char**>(from);
+  if ((words[0] & 1) != 0) return reinterpret_cast<void**>(table + words[0] - 1);
+  if ((words[1] & 1) != 0) return reinterpret_cast<void**>(table + words[0]);
   return nullptr;
 }
 
-struct Walk {
-  int frames_left = 12;
-  bool found = false;
-};
-
-_Unwind_Reason_Code look_at_frame(_Unwind_Context* frame, void* data) {
-  Walk* const walk = static_cast<Walk*>(data);
-  void* const place = reinterpret_cast<void*>(_Unwind_GetIP(frame) - 1);
-  walk->found = _Unwind_FindEnclosingFunction(place) == empty_cache;
-  return walk->found || --walk->frames_left == 0 ? _URC_END_OF_STACK : _URC_NO_REASON;
+// The table is read-only from the program's start on, and stays writable from here on.
+template <int action, class Member>
+bool stand_before(allocator::CUDAAllocator* from, Member member) {
+  using Before = Hook<Member>;
+  void** const slot = slot_of(from, member);
+  if (slot == nullptr) return false;
+  const uintptr_t page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t page = reinterpret_cast<uintptr_t>(slot) & ~(page_bytes - 1);
+  if (mprotect(reinterpret_cast<void*>(page), page_bytes, PROT_READ | PROT_WRITE) != 0)
+    return false;
+  Before::template real<action> = reinterpret_cast<typename Before::Function>(*slot);
+  __atomic_store_n(slot, reinterpret_cast<void*>(&Before::template call<action>), __ATOMIC_RELEASE);
+  return true;
 }
 
-// Whether the program asked for the cache to be emptied. Requests that lack memory give segments
-// back as well, and their entries look the same. The driver's call takes longer than this walk.
-bool is_in_empty_cache() {
-  Walk walk;
-  _Unwind_Backtrace(look_at_frame, &walk);
-  return walk.found;
+// Releases lack some of these functions, and had another name for one.
+template <class Allocator>
+bool hear_pools(Allocator* from) {
+  bool heard = stand_before<kAllocmarkCapturePoolEmpty>(from, &Allocator::emptyCache) &&
+               stand_before<kAllocmarkCapturePoolBegin>(from, &Allocator::beginAllocateToPool) &&
+               stand_before<kAllocmarkCapturePoolEnd>(from, &Allocator::endAllocateToPool) &&
+               stand_before<kAllocmarkCapturePoolRelease>(from, &Allocator::releasePool);
+  if constexpr (requires { &Allocator::createOrIncrefPool; }) {
+    heard &= stand_before<kAllocmarkCapturePoolCreate>(from, &Allocator::createOrIncrefPool);
+  } else if constexpr (requires { &Allocator::ensureExistsAndIncrefPool; }) {
+    heard &= stand_before<kAllocmarkCapturePoolCreate>(from, &Allocator::ensureExistsAndIncrefPool);
+  }
+  if constexpr (requires { &Allocator::setUseOnOOM; })
+    heard &= stand_before<kAllocmarkCapturePoolUseOnOom>(from, &Allocator::setUseOnOOM);
+  if constexpr (requires { &Allocator::setNoSplit; })
+    heard &= stand_before<kAllocmarkCapturePoolNoSplit>(from, &Allocator::setNoSplit);
+  return heard;
 }
 
 void hear(const allocator::TraceEntry& entry) {
   if (is_synthetic(entry)) return;
-  const int action = action_of(entry.action_);
-  const AllocmarkCaptureEntry heard = {
-      .action = action,
+  AllocmarkCaptureEntry heard = {
+      .action = action_of(entry.action_),
       .device = entry.device_,
       .address = static_cast<uint64_t>(entry.addr_),
       .size_bytes = entry.size_,
       .stream = reinterpret_cast<uint64_t>(entry.stream_),
-      .in_pool = is_in_pool(entry) ? 1 : 0,
-      .in_empty_cache = action == kAllocmarkCaptureSegmentReturned && is_in_empty_cache() ? 1 : 0,
+      .pool = {0, 0},
+      .knows_pool = 0,
   };
+  tell_pool(entry, heard);
   sink->entry(&heard);
 }
 
@@ -123,8 +163,8 @@ void tell_live_blocks(allocator::CUDAAllocator* from) {
           .address = address,
           .size_bytes = block.requested_size,
           .stream = reinterpret_cast<uint64_t>(segment.stream),
-          .in_pool = 0,
-          .in_empty_cache = 0,
+          .pool = {segment.owner_private_pool_id.first, segment.owner_private_pool_id.second},
+          .knows_pool = 1,
       };
       if (block.allocated) sink->live(&live);
       address += block.size;
@@ -134,18 +174,19 @@ void tell_live_blocks(allocator::CUDAAllocator* from) {
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) int allocmark_torch_capture_attach(
+extern "C" __attribute__((visibility("default"))) int allocmark_torch_capture_attach_2(
     const AllocmarkCaptureSink* to) {
   allocator::CUDAAllocator* const from = allocator::allocator.load();
   if (from == nullptr || !from->initialized()) return kAllocmarkCaptureNotReady;
+  bool hears_pools = false;
   try {
     if (from->name() != "native") return kAllocmarkCaptureOtherBackend;
     sink = to;
-    empty_cache = find_empty_cache(from);
     from->attachAllocatorTraceTracker(hear);
+    hears_pools = hear_pools(from);
     tell_live_blocks(from);
   } catch (const std::exception&) {
     return kAllocmarkCaptureOtherBackend;
   }
-  return kAllocmarkCaptureAttached;
+  return hears_pools ? kAllocmarkCaptureAttached : kAllocmarkCaptureWithoutPools;
 }

@@ -34,36 +34,49 @@ MemoryRequest request_of(const AllocmarkCaptureEntry& entry) {
   return {.address = entry.address, .size_bytes = entry.size_bytes, .stream = entry.stream};
 }
 
-// One row for all segments that one call of empty_cache gives back.
-void note_segments(DeviceTrace& trace, const AllocmarkCaptureEntry& entry) {
-  Follow& follow = trace.follow();
-  const bool trims = entry.action == kAllocmarkCaptureSegmentReturned && entry.in_empty_cache != 0;
-  if (trims && !follow.in_trim) trace.trimmed();
-  follow.in_trim = trims || (follow.in_trim && entry.action == kAllocmarkCaptureFreeCompleted);
-}
-
 // A free that is not completed at once waits for another stream.
 void note_free(DeviceTrace& trace, const AllocmarkCaptureEntry& entry) {
-  Follow& follow = trace.follow();
-  if (follow.freed_address != 0 &&
-      (entry.action != kAllocmarkCaptureFreeCompleted || entry.address != follow.freed_address)) {
-    ++trace.counts().held;
-  }
-  follow.freed_address =
-      entry.action == kAllocmarkCaptureFreeRequested && trace.knows(entry.address) ? entry.address
-                                                                                   : 0;
+  std::uint64_t& freed = trace.freed_address();
+  const bool completes = entry.action == kAllocmarkCaptureFreeCompleted && entry.address == freed;
+  if (freed != 0 && !completes) ++trace.counts().held;
+  const bool begins = entry.action == kAllocmarkCaptureFreeRequested && trace.knows(entry.address);
+  freed = begins ? entry.address : 0;
 }
 
+PoolKey pool_of(const AllocmarkCaptureEntry& entry) { return {entry.pool[0], entry.pool[1]}; }
+
 void record(DeviceTrace& trace, const AllocmarkCaptureEntry& entry) {
-  note_segments(trace, entry);
   note_free(trace, entry);
   if (entry.action == kAllocmarkCaptureAlloc) {
-    if (entry.in_pool != 0) ++trace.counts().pooled;
+    if (entry.knows_pool != 0 && pool_of(entry) != trace.pool_begun_last()) ++trace.counts().astray;
     trace.allocated(request_of(entry));
   } else if (entry.action == kAllocmarkCaptureFreeRequested) {
     (void)trace.freed(entry.address);
   } else if (entry.action == kAllocmarkCaptureOutOfMemory) {
     trace.failed(request_of(entry));
+  }
+}
+
+void empty(DeviceTrace& trace, const PoolKey& key) {
+  key == PoolKey{} ? trace.trimmed() : trace.pool_trimmed(key);
+}
+
+void note_pool(DeviceTrace& trace, const AllocmarkCapturePoolCall& call, const PoolKey& key) {
+  switch (call.action) {
+    case kAllocmarkCapturePoolCreate:
+      return trace.pool_created(key);
+    case kAllocmarkCapturePoolBegin:
+      return trace.pool_begun(key);
+    case kAllocmarkCapturePoolEnd:
+      return trace.pool_ended(key);
+    case kAllocmarkCapturePoolRelease:
+      return trace.pool_released(key);
+    case kAllocmarkCapturePoolUseOnOom:
+      return trace.pool_on_oom(key, call.is_on != 0);
+    case kAllocmarkCapturePoolNoSplit:
+      return trace.pool_never_splits(key);
+    default:
+      return;
   }
 }
 
@@ -76,9 +89,32 @@ void hear(const AllocmarkCaptureEntry* entry) {
   }
 }
 
+// A call that comes while the live blocks are still being told is before the recording.
+void hear_pool(const AllocmarkCapturePoolCall* call) {
+  const LockedRecorder recorder;
+  if (starting) return;
+  const PoolKey key = {call->pool[0], call->pool[1]};
+  if (call->action == kAllocmarkCapturePoolEmpty) {
+    recorder->for_each([&](DeviceTrace& trace) { empty(trace, key); });
+  } else if (DeviceTrace* const trace = recorder->device(call->device); trace != nullptr) {
+    note_pool(*trace, *call, key);
+  }
+}
+
 void hear_live(const AllocmarkCaptureEntry* entry) {
   const LockedRecorder recorder;
   live_entries.push_back(*entry);
+}
+
+// A pool that has blocks already was made before the recording.
+void tell_live(DeviceTrace& trace, const AllocmarkCaptureEntry& entry) {
+  const PoolKey key = pool_of(entry);
+  if (key == PoolKey{}) return trace.allocated(request_of(entry));
+  if (!trace.has_pool(key)) trace.pool_created(key);
+  trace.pool_begun(key);
+  trace.allocated(request_of(entry));
+  trace.pool_ended(key);
+  trace.pool_released(key);
 }
 
 // Blocks that were live before the first entry: those whose first entry is their free, and those
@@ -97,7 +133,7 @@ void tell_what_was_before(const LockedRecorder& recorder) {
   }
   for (const AllocmarkCaptureEntry& entry : before) {
     if (DeviceTrace* const trace = recorder->device(entry.device); trace != nullptr)
-      trace->allocated(request_of(entry));
+      tell_live(*trace, entry);
   }
   for (const AllocmarkCaptureEntry& entry : early_entries) {
     if (DeviceTrace* const trace = recorder->device(entry.device); trace != nullptr)
@@ -108,7 +144,7 @@ void tell_what_was_before(const LockedRecorder& recorder) {
   starting = false;
 }
 
-constexpr AllocmarkCaptureSink kSink = {.entry = hear, .live = hear_live};
+constexpr AllocmarkCaptureSink kSink = {.entry = hear, .live = hear_live, .pool = hear_pool};
 
 Torch refuse(const std::string& reason) {
   say(reason + "; what PyTorch asks of the CUDA runtime is recorded instead");
@@ -126,9 +162,13 @@ Torch attach() {
   void* const plugin = dlopen(plugin_path, RTLD_NOW);
   if (plugin == nullptr)
     return refuse(std::string("the plugin for PyTorch cannot be loaded: ") + dlerror());
-  const auto begin = reinterpret_cast<decltype(&allocmark_torch_capture_attach)>(
-      dlsym(plugin, "allocmark_torch_capture_attach"));
-  if (begin == nullptr) return refuse(std::string(plugin_path) + " is no plugin for PyTorch");
+  const auto begin = reinterpret_cast<decltype(&allocmark_torch_capture_attach_2)>(
+      dlsym(plugin, "allocmark_torch_capture_attach_2"));
+  if (begin == nullptr) {
+    return refuse(std::string(plugin_path) +
+                  " is no plugin for PyTorch of this allocmark: build it again with "
+                  "build_torch_capture.sh");
+  }
   {
     const LockedRecorder recorder;
     starting = true;
@@ -140,9 +180,11 @@ Torch attach() {
     return Torch::Awaited;
   }
   tell_what_was_before(recorder);
-  return answer == kAllocmarkCaptureAttached
-             ? Torch::Heard
-             : refuse("PyTorch runs with another allocator than its native one");
+  if (answer == kAllocmarkCaptureOtherBackend)
+    return refuse("PyTorch runs with another allocator than its native one");
+  if (answer == kAllocmarkCaptureWithoutPools)
+    say("calls of private pools and of empty_cache cannot be heard in this process");
+  return Torch::Heard;
 }
 
 }  // namespace
@@ -157,6 +199,8 @@ bool records_runtime() {
   const Torch now = state.load(std::memory_order_relaxed);
   return now == Torch::Unwanted || now == Torch::Refused;
 }
+
+bool hears_torch() { return state.load(std::memory_order_relaxed) == Torch::Heard; }
 
 void look_for_torch() {
   Torch expected = Torch::Awaited;

@@ -11,6 +11,9 @@ void want_torch(const char* plugin);
 // or heard: there they are its segments.
 [[nodiscard]] bool records_runtime();
 
+// Whether the requests to PyTorch's allocator are heard.
+[[nodiscard]] bool hears_torch();
+
 // Called often, from outside the recorder's lock: attaches as soon as it can.
 void look_for_torch();
 
