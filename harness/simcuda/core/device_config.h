@@ -33,12 +33,10 @@ struct DeviceConfig {
   std::uint64_t chunk_limit = 4457;  // 32 MiB pool chunks that fit in all (4456 was seen too)
   std::uint64_t base_address = 0x7f0000000000;         // B: differs per process; multiple of 32 MiB
   std::uint64_t lowest_heap_address = 0x100000000000;  // the heap's ranges never go below
-  std::uint64_t area_address = 0x302000000;  // pools and large reservations grow upwards from here
+  std::uint64_t area_address = 0x302000000;            // pools and chunks of reservations, upwards
   std::uint64_t area_end_address = 0x0f0000000000;
   Range area_hole = {0x10000000000, 0x10004000000};  // never used by the driver
-  std::uint64_t reservation_in_area_bytes_min = std::uint64_t{20}
-                                                << 20;  // smaller ones use the heap's ranges
-  std::vector<InitialChunk> initial_chunks;             // oldest first
+  std::vector<InitialChunk> initial_chunks;          // oldest first
   std::uint64_t streams_created = 0;  // before the start; decides which later creation takes a page
   std::uint64_t pending_launches_max =
       1024;  // per stream; a launch beyond that makes the host wait

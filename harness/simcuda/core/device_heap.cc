@@ -18,9 +18,9 @@ Range slab_of(std::uint64_t address) {
 
 }  // namespace
 
-DeviceHeap::DeviceHeap(const DeviceConfig& config, PhysicalMemory& memory,
+DeviceHeap::DeviceHeap(const DeviceConfig& config, PhysicalMemory& memory, ReservedArea& area,
                        std::function<void(Work&)> on_shortage)
-    : memory_(memory), on_shortage_(std::move(on_shortage)), chunks_(config) {}
+    : memory_(memory), on_shortage_(std::move(on_shortage)), chunks_(config, area) {}
 
 AllocationOutcome DeviceHeap::allocate(std::uint64_t size_bytes) {
   if (size_bytes == 0) {
@@ -29,7 +29,7 @@ AllocationOutcome DeviceHeap::allocate(std::uint64_t size_bytes) {
   if (size_bytes <= kPageBytes - kUnitBytes) {
     return allocate_small(size_bytes);
   }
-  AllocationOutcome outcome = take_large(size_bytes, true);
+  AllocationOutcome outcome = take_large(size_bytes);
   if (outcome.status == Status::Ok) {
     large_.emplace(outcome.address,
                    Large{.size_bytes = outcome.size_bytes, .asked_bytes = size_bytes});
@@ -48,41 +48,20 @@ Outcome DeviceHeap::deallocate(std::uint64_t address) {
     return deallocate_small(address, size_bytes);
   }
   const auto large = large_.find(address);
-  if (large == large_.end() || !large->second.backed) {
+  if (large == large_.end()) {
     outcome.status = Status::InvalidValue;
     return outcome;
   }
-  give_large({address, address + large->second.size_bytes}, true, outcome.work);
+  give_large({address, address + large->second.size_bytes}, outcome.work);
   large_.erase(large);
   return outcome;
-}
-
-AllocationOutcome DeviceHeap::reserve_addresses(std::uint64_t size_bytes) {
-  AllocationOutcome outcome = take_large(size_bytes, false);
-  if (outcome.status == Status::Ok) {
-    large_.emplace(
-        outcome.address,
-        Large{.size_bytes = outcome.size_bytes, .asked_bytes = size_bytes, .backed = false});
-  }
-  return outcome;
-}
-
-bool DeviceHeap::give_addresses(std::uint64_t address) {
-  const auto large = large_.find(address);
-  if (large == large_.end() || large->second.backed) {
-    return false;
-  }
-  Work unused;
-  give_large({address, address + large->second.size_bytes}, false, unused);
-  large_.erase(large);
-  return true;
 }
 
 std::vector<std::uint64_t> DeviceHeap::live_addresses() const {
   std::vector<std::uint64_t> addresses;
   for (const auto& [address, small] : small_) addresses.push_back(address);
   for (const auto& [address, large] : large_) {
-    if (large.backed) addresses.push_back(address);
+    addresses.push_back(address);
   }
   return addresses;
 }
@@ -98,21 +77,21 @@ DeviceHeap::Allocation DeviceHeap::find(std::uint64_t address) const {
   const auto large = large_.upper_bound(address);
   if (large != large_.begin()) {
     const auto& [lo, block] = *std::prev(large);
-    if (block.backed && address < lo + block.size_bytes) {
+    if (address < lo + block.size_bytes) {
       return {.address = lo, .size_bytes = block.size_bytes, .asked_bytes = block.asked_bytes};
     }
   }
   return {};
 }
 
-AllocationOutcome DeviceHeap::take_large(std::uint64_t size_bytes, bool backed) {
+AllocationOutcome DeviceHeap::take_large(std::uint64_t size_bytes) {
   AllocationOutcome outcome;
   if (size_bytes > kRequestBytesMax) {
     outcome.status = Status::OutOfMemory;
     return outcome;
   }
   outcome.size_bytes = round_up(size_bytes, kPageBytes);
-  const std::uint64_t page_count = backed ? outcome.size_bytes / kPageBytes : 0;
+  const std::uint64_t page_count = outcome.size_bytes / kPageBytes;
   if (!memory_.take_pages(page_count)) {
     on_shortage_(outcome.work);
     if (!memory_.take_pages(page_count)) {
@@ -131,12 +110,10 @@ AllocationOutcome DeviceHeap::take_large(std::uint64_t size_bytes, bool backed) 
   return outcome;
 }
 
-void DeviceHeap::give_large(Range range, bool backed, Work& work) {
+void DeviceHeap::give_large(Range range, Work& work) {
   chunks_.give(range);
-  if (backed) {
-    memory_.return_pages(range.size_bytes() / kPageBytes);
-    work.pages_returned += range.size_bytes() / kPageBytes;
-  }
+  memory_.return_pages(range.size_bytes() / kPageBytes);
+  work.pages_returned += range.size_bytes() / kPageBytes;
 }
 
 AllocationOutcome DeviceHeap::allocate_small(std::uint64_t asked_bytes) {
@@ -145,7 +122,7 @@ AllocationOutcome DeviceHeap::allocate_small(std::uint64_t asked_bytes) {
   std::optional<FreeBlock> block = small_free_.best_fit(size_bytes);
   outcome.work.served_by_slab = block.has_value();
   if (!block) {
-    outcome = take_large(kPageBytes, true);
+    outcome = take_large(kPageBytes);
     if (outcome.status != Status::Ok) {
       return outcome;
     }
@@ -166,7 +143,7 @@ Outcome DeviceHeap::deallocate_small(std::uint64_t address, std::uint64_t size_b
   outcome.work.served_by_slab = merged.range.size_bytes() != kPageBytes;
   if (!outcome.work.served_by_slab) {
     small_free_.remove(merged);
-    give_large(slab, true, outcome.work);
+    give_large(slab, outcome.work);
   }
   return outcome;
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "harness/simcuda/core/address_ranges.h"
@@ -22,8 +23,9 @@ namespace simcuda {
 class DeviceHeap {
  public:
   // `on_shortage` is called once when pages are short, before the request fails; it may return
-  // pages to `memory` and adds what it did to the Work. `memory` has to outlive the heap.
-  DeviceHeap(const DeviceConfig& config, PhysicalMemory& memory,
+  // pages to `memory` and adds what it did to the Work. `memory` and `area` have to outlive the
+  // heap.
+  DeviceHeap(const DeviceConfig& config, PhysicalMemory& memory, ReservedArea& area,
              std::function<void(Work&)> on_shortage);
 
   // Size 0: Ok and address 0.
@@ -31,10 +33,14 @@ class DeviceHeap {
   // What allocate gave; InvalidValue for anything else. Address 0: Ok, nothing happens.
   [[nodiscard]] Outcome deallocate(std::uint64_t address);
 
-  // Address space of the large heap without memory behind it (small cuMemAddressReserve,
-  // cudaMallocHost).
-  [[nodiscard]] AllocationOutcome reserve_addresses(std::uint64_t size_bytes);
-  [[nodiscard]] bool give_addresses(std::uint64_t address);
+  // Whole pages of the large heap's addresses without memory behind them, for a reservation.
+  // `alignment_bytes`: a power of two, a page at least. Nothing where addresses are used up.
+  [[nodiscard]] std::optional<std::uint64_t> reserve_addresses(std::uint64_t size_bytes,
+                                                               std::uint64_t alignment_bytes) {
+    return chunks_.take_reserved(size_bytes, alignment_bytes);
+  }
+  // What reserve_addresses gave, whole.
+  void give_addresses(Range range) { chunks_.give(range); }
 
   struct Allocation {
     std::uint64_t address = 0;
@@ -55,10 +61,9 @@ class DeviceHeap {
   struct Large {
     std::uint64_t size_bytes = 0;
     std::uint64_t asked_bytes = 0;
-    bool backed = true;  // false: addresses only
   };
-  [[nodiscard]] AllocationOutcome take_large(std::uint64_t size_bytes, bool backed);
-  void give_large(Range range, bool backed, Work& work);
+  [[nodiscard]] AllocationOutcome take_large(std::uint64_t size_bytes);
+  void give_large(Range range, Work& work);
   [[nodiscard]] AllocationOutcome allocate_small(std::uint64_t asked_bytes);
   [[nodiscard]] Outcome deallocate_small(std::uint64_t address, std::uint64_t size_bytes);
 

@@ -12,15 +12,21 @@ namespace {
 constexpr std::uint64_t kReservedBelowBaseBytes = std::uint64_t{480} << 20;
 constexpr std::size_t kSlotCountMin = 64;
 
+bool has_room(Range block, std::uint64_t size_bytes, std::uint64_t alignment_bytes) {
+  const std::uint64_t lo = round_up(block.lo, alignment_bytes);
+  return lo <= block.hi && block.hi - lo >= size_bytes;
+}
+
 }  // namespace
 
-LargeChunks::LargeChunks(const DeviceConfig& config)
-    : ranges_({config.lowest_heap_address, config.base_address - kReservedBelowBaseBytes}) {
+LargeChunks::LargeChunks(const DeviceConfig& config, ReservedArea& area)
+    : ranges_({config.lowest_heap_address, config.base_address - kReservedBelowBaseBytes}),
+      area_(area) {
   longest_.reset(kSlotCountMin);
   for (const InitialChunk& chunk : config.initial_chunks) {
     const std::uint64_t lo = config.base_address + static_cast<std::uint64_t>(chunk.base_offset);
     const Range range = {lo, lo + kChunkBytes};
-    add_chunk(range, {lo + chunk.free_from_bytes, range.hi}, true);
+    add_chunk(range, {lo + chunk.free_from_bytes, range.hi}, Chunk::Origin::Initial);
   }
 }
 
@@ -33,25 +39,73 @@ std::optional<std::uint64_t> LargeChunks::take(std::uint64_t size_bytes) {
       return std::nullopt;
     }
     const Range range = {*lo, *lo + length_bytes};
-    add_chunk(range, range, false);
+    add_chunk(range, range, Chunk::Origin::Ranges);
     slot = slots_.size() - 1;
   }
-  Chunk& chunk = slots_[*slot];
-  auto best = chunk.free.end();
-  for (auto block = chunk.free.begin(); block != chunk.free.end(); ++block) {
+  const std::vector<Range>& free = slots_[*slot].free;
+  auto best = free.end();
+  for (auto block = free.begin(); block != free.end(); ++block) {
     if (block->size_bytes() >= size_bytes &&
-        (best == chunk.free.end() || block->size_bytes() < best->size_bytes())) {
+        (best == free.end() || block->size_bytes() < best->size_bytes())) {
       best = block;
     }
   }
-  ALLOCMARK_ASSERT(best != chunk.free.end());
+  ALLOCMARK_ASSERT(best != free.end());
   const std::uint64_t address = best->lo;
-  best->lo += size_bytes;
-  if (best->empty()) {
-    chunk.free.erase(best);
-  }
-  longest_.set(*slot, longest_free(chunk));
+  cut(*slot, static_cast<std::size_t>(best - free.begin()), {address, address + size_bytes});
   return address;
+}
+
+std::optional<std::uint64_t> LargeChunks::take_reserved(std::uint64_t size_bytes,
+                                                        std::uint64_t alignment_bytes) {
+  std::optional<std::size_t> slot = slot_with_room(size_bytes, alignment_bytes);
+  if (!slot) {
+    const std::uint64_t step_bytes = std::max(alignment_bytes, kChunkBytes);
+    const std::uint64_t length_bytes = round_up(size_bytes, step_bytes);
+    const std::optional<std::uint64_t> lo = area_.take(length_bytes, step_bytes);
+    if (!lo) {
+      return std::nullopt;
+    }
+    const Range range = {*lo, *lo + length_bytes};
+    add_chunk(range, range, Chunk::Origin::Area);
+    slot = slots_.size() - 1;
+  }
+  const std::vector<Range>& free = slots_[*slot].free;
+  const auto lowest = std::ranges::find_if(
+      free, [&](Range block) { return has_room(block, size_bytes, alignment_bytes); });
+  ALLOCMARK_ASSERT(lowest != free.end());
+  const std::uint64_t address = round_up(lowest->lo, alignment_bytes);
+  cut(*slot, static_cast<std::size_t>(lowest - free.begin()), {address, address + size_bytes});
+  return address;
+}
+
+std::optional<std::size_t> LargeChunks::slot_with_room(std::uint64_t size_bytes,
+                                                       std::uint64_t alignment_bytes) const {
+  // Every block begins at a page.
+  if (alignment_bytes <= kPageBytes) {
+    return longest_.last_at_least(size_bytes);
+  }
+  for (std::size_t slot = slots_.size(); slot-- != 0;) {
+    if (std::ranges::any_of(slots_[slot].free, [&](Range block) {
+          return has_room(block, size_bytes, alignment_bytes);
+        })) {
+      return slot;
+    }
+  }
+  return std::nullopt;
+}
+
+void LargeChunks::cut(std::size_t slot, std::size_t index, Range range) {
+  std::vector<Range>& free = slots_[slot].free;
+  const Range behind = {range.hi, free[index].hi};
+  free[index].hi = range.lo;
+  if (!behind.empty()) {
+    free.insert(free.begin() + static_cast<std::ptrdiff_t>(index) + 1, behind);
+  }
+  if (free[index].empty()) {
+    free.erase(free.begin() + static_cast<std::ptrdiff_t>(index));
+  }
+  longest_.set(slot, longest_free(slots_[slot]));
 }
 
 void LargeChunks::give(Range range) {
@@ -72,8 +126,13 @@ void LargeChunks::give(Range range) {
   } else {
     chunk.free.insert(next, range);
   }
-  if (range.size_bytes() == chunk.range.size_bytes() && !chunk.initial) {
-    ranges_.give_range(chunk.range);
+  if (range.size_bytes() == chunk.range.size_bytes() && chunk.origin != Chunk::Origin::Initial) {
+    if (chunk.origin == Chunk::Origin::Ranges) {
+      ranges_.give_range(chunk.range);
+    } else {
+      const bool given = area_.give(chunk.range.lo);
+      ALLOCMARK_ASSERT(given);
+    }
     by_address_.erase(found);
     chunk = Chunk{};
     longest_.set(slot, 0);
@@ -82,13 +141,13 @@ void LargeChunks::give(Range range) {
   longest_.set(slot, longest_free(chunk));
 }
 
-void LargeChunks::add_chunk(Range range, Range free, bool initial) {
+void LargeChunks::add_chunk(Range range, Range free, Chunk::Origin origin) {
   if (slots_.size() == longest_.slot_count()) {
     squeeze_slots();
   }
   by_address_.emplace(range.lo, slots_.size());
   longest_.set(slots_.size(), free.size_bytes());
-  slots_.push_back({.range = range, .free = {free}, .initial = initial});
+  slots_.push_back({.range = range, .free = {free}, .origin = origin});
 }
 
 std::uint64_t LargeChunks::longest_free(const Chunk& chunk) {

@@ -1,10 +1,9 @@
 #include "harness/simcuda/core/virtual_memory.h"
 
+#include <algorithm>
 #include <iterator>
 #include <optional>
 #include <utility>
-
-#include "base/assert.h"
 
 namespace simcuda {
 namespace {
@@ -26,11 +25,10 @@ Outcome refused() { return {.status = Status::InvalidValue, .work = {}}; }
 
 }  // namespace
 
-VirtualMemory::VirtualMemory(const DeviceConfig& config, PhysicalMemory& memory, ReservedArea& area,
-                             DeviceHeap& heap, std::function<void(Work&)> on_shortage)
-    : reservation_in_area_bytes_min_(config.reservation_in_area_bytes_min),
+VirtualMemory::VirtualMemory(const DeviceConfig& config, PhysicalMemory& memory, DeviceHeap& heap,
+                             std::function<void(Work&)> on_shortage)
+    : area_end_address_(config.area_end_address),
       memory_(memory),
-      area_(area),
       heap_(heap),
       on_shortage_(std::move(on_shortage)) {}
 
@@ -40,31 +38,25 @@ AllocationOutcome VirtualMemory::reserve(std::uint64_t size_bytes, std::uint64_t
     outcome.status = Status::InvalidValue;
     return outcome;
   }
-  // The heap's places are aligned to a page only.
-  const bool in_area = size_bytes >= reservation_in_area_bytes_min_ || alignment_bytes > kPageBytes;
-  if (in_area) {
-    const std::optional<std::uint64_t> address = area_.take(size_bytes, alignment_bytes);
-    outcome.status = address ? Status::Ok : Status::OutOfMemory;
-    outcome.address = address.value_or(0);
-  } else {
-    outcome = heap_.reserve_addresses(size_bytes);
+  const std::optional<std::uint64_t> address =
+      heap_.reserve_addresses(size_bytes, std::max(alignment_bytes, kPageBytes));
+  if (!address) {
+    outcome.status = Status::OutOfMemory;
+    return outcome;
   }
-  if (outcome.status == Status::Ok) {
-    outcome.size_bytes = size_bytes;
-    reservations_.emplace(outcome.address,
-                          Reservation{.size_bytes = size_bytes, .in_area = in_area});
-  }
+  outcome.address = *address;
+  outcome.size_bytes = size_bytes;
+  reservations_.emplace(*address, size_bytes);
   return outcome;
 }
 
 Outcome VirtualMemory::free_reservation(std::uint64_t address, std::uint64_t size_bytes) {
   const auto found = reservations_.find(address);
-  if (found == reservations_.end() || found->second.size_bytes != size_bytes ||
-      has_mapping(kept_range(address, found->second))) {
+  if (found == reservations_.end() || found->second != size_bytes ||
+      has_mapping(kept_range(found))) {
     return refused();
   }
-  const bool given = found->second.in_area ? area_.give(address) : heap_.give_addresses(address);
-  ALLOCMARK_ASSERT(given);
+  heap_.give_addresses({address, address + size_bytes});
   reservations_.erase(found);
   return {};
 }
@@ -188,11 +180,16 @@ bool VirtualMemory::reserved(std::uint64_t address) const {
   return address <= ~std::uint64_t{0} - 1 && in_one_reservation({address, address + 1});
 }
 
-// The driver keeps whole chunks of the area for a reservation. A range that begins in the
-// reservation may reach to their end; one that begins behind it may not (both seen on an H200).
-Range VirtualMemory::kept_range(std::uint64_t address, const Reservation& reservation) {
-  const std::uint64_t unit_bytes = reservation.in_area ? kChunkBytes : kPageBytes;
-  return {address, address + round_up(reservation.size_bytes, unit_bytes)};
+// A range that begins in a reservation of the area may reach to the end of its last 32 MiB; one
+// that begins behind it may not (both seen on an H200, of reservations without a neighbour).
+Range VirtualMemory::kept_range(Reservations::const_iterator reservation) const {
+  const auto& [lo, size_bytes] = *reservation;
+  if (lo >= area_end_address_) {
+    return {lo, lo + size_bytes};
+  }
+  const auto next = std::next(reservation);
+  const std::uint64_t end = round_up(lo + size_bytes, kChunkBytes);
+  return {lo, next == reservations_.end() ? end : std::min(end, next->first)};
 }
 
 bool VirtualMemory::in_one_reservation(Range range) const {
@@ -200,8 +197,9 @@ bool VirtualMemory::in_one_reservation(Range range) const {
   if (behind == reservations_.begin()) {
     return false;
   }
-  const auto& [lo, reservation] = *std::prev(behind);
-  return range.lo < lo + reservation.size_bytes && range.hi <= kept_range(lo, reservation).hi;
+  const auto reservation = std::prev(behind);
+  return range.lo < reservation->first + reservation->second &&
+         range.hi <= kept_range(reservation).hi;
 }
 
 // Whether a mapping lies partly in the range and partly outside.

@@ -11,7 +11,6 @@
 #include "harness/simcuda/core/device_heap.h"
 #include "harness/simcuda/core/outcome.h"
 #include "harness/simcuda/core/physical_memory.h"
-#include "harness/simcuda/core/reserved_area.h"
 
 namespace simcuda {
 
@@ -41,8 +40,8 @@ struct Mapping {
 class VirtualMemory {
  public:
   // `on_shortage` makes the pools give back their free chunks. All have to outlive this.
-  VirtualMemory(const DeviceConfig& config, PhysicalMemory& memory, ReservedArea& area,
-                DeviceHeap& heap, std::function<void(Work&)> on_shortage);
+  VirtualMemory(const DeviceConfig& config, PhysicalMemory& memory, DeviceHeap& heap,
+                std::function<void(Work&)> on_shortage);
   VirtualMemory(const VirtualMemory&) = delete;
   VirtualMemory& operator=(const VirtualMemory&) = delete;
 
@@ -86,23 +85,19 @@ class VirtualMemory {
     std::uint64_t handle_count = 0;  // references by create and retain
     std::uint64_t mapping_count = 0;
   };
-  struct Reservation {
-    std::uint64_t size_bytes = 0;
-    bool in_area = true;
-  };
-  [[nodiscard]] static Range kept_range(std::uint64_t address, const Reservation& reservation);
+  using Reservations = std::map<std::uint64_t, std::uint64_t>;  // address -> size in bytes
+  [[nodiscard]] Range kept_range(Reservations::const_iterator reservation) const;
   [[nodiscard]] bool in_one_reservation(Range range) const;
   [[nodiscard]] bool has_mapping(Range range) const;
   [[nodiscard]] bool cuts_mapping(Range range) const;
   [[nodiscard]] bool whole_mappings(Range range) const;
   void drop_if_unused(MemoryHandle handle, Work& work);
 
-  std::uint64_t reservation_in_area_bytes_min_;
+  std::uint64_t area_end_address_;  // the heap lies above
   PhysicalMemory& memory_;
-  ReservedArea& area_;
   DeviceHeap& heap_;
   std::function<void(Work&)> on_shortage_;
-  std::map<std::uint64_t, Reservation> reservations_;
+  Reservations reservations_;
   std::map<std::uint64_t, Mapping> mappings_;  // by lo
   std::unordered_map<MemoryHandle, Memory> handles_;
   MemoryHandle next_handle_ = 1;

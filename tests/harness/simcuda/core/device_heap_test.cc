@@ -2,6 +2,7 @@
 #include "harness/simcuda/core/device_heap.h"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "harness/simcuda/core/newest_fit.h"
@@ -15,8 +16,11 @@ constexpr std::uint64_t kB = 0x7f0000000000;
 
 struct Heap {
   explicit Heap(DeviceConfig config = h200_config(StartState::Plain))
-      : memory(config), heap(config, memory, [this](Work&) { ++shortage_count; }) {}
+      : memory(config),
+        area({config.area_address, config.area_end_address}, config.area_hole),
+        heap(config, memory, area, [this](Work&) { ++shortage_count; }) {}
   PhysicalMemory memory;
+  ReservedArea area;
   int shortage_count = 0;
   DeviceHeap heap;
 };
@@ -141,13 +145,13 @@ TEST_CASE("find names the live block around an address") {
 
 TEST_CASE("addresses without memory take places of the large heap but no pages") {
   Heap at;
-  const AllocationOutcome reserved = at.heap.reserve_addresses(2 * kMiB);
-  CHECK(reserved.address == kB - 66 * kMiB);
+  const std::optional<std::uint64_t> reserved = at.heap.reserve_addresses(2 * kMiB, kPageBytes);
+  REQUIRE(reserved == kB - 66 * kMiB);
   CHECK(at.memory.used_bytes() == 0);
-  CHECK(at.heap.deallocate(reserved.address).status == Status::InvalidValue);
-  CHECK(at.heap.find(reserved.address).size_bytes == 0);
-  CHECK(at.heap.give_addresses(reserved.address));
-  CHECK_FALSE(at.heap.give_addresses(reserved.address));
+  CHECK(at.heap.deallocate(*reserved).status == Status::InvalidValue);
+  CHECK(at.heap.find(*reserved).size_bytes == 0);
+  at.heap.give_addresses({*reserved, *reserved + 2 * kMiB});
+  CHECK(at.heap.allocate(2 * kMiB).address == *reserved);
 }
 
 TEST_CASE("many chunks come and go without losing one") {

@@ -19,7 +19,9 @@ TEST_CASE("large reservations grow upwards in steps of 32 MiB and cost no memory
   // MiB.
   CHECK(memory.reserve(std::uint64_t{80526} * 2 * kMiB, 0).address == kArea);
   CHECK(memory.reserve(std::uint64_t{8053} * 20 * kMiB, 0).address == kArea + 5033 * kChunkBytes);
-  CHECK(memory.reserve(20 * kMiB, 0).address == kArea + (5033 + 5034) * kChunkBytes);
+  // In the second one's last 32 MiB.
+  CHECK(memory.reserve(20 * kMiB, 0).address ==
+        kArea + 5033 * kChunkBytes + std::uint64_t{8053} * 20 * kMiB);
   CHECK(device.used_bytes() == 0);
 }
 
@@ -31,6 +33,28 @@ TEST_CASE("a reservation of 2 MiB takes a place of the large heap") {
   CHECK(device.virtual_memory().free_reservation(reserved.address, 2 * kMiB).status == Status::Ok);
   CHECK_FALSE(device.virtual_memory().reserved(reserved.address));
   CHECK(device.allocate(2 * kMiB).address == reserved.address);
+}
+
+TEST_CASE("a reservation without room in any chunk makes one in the area, whose rest serves all") {
+  Device device(h200_config(StartState::Plain));
+  VirtualMemory& memory = device.virtual_memory();
+  CHECK(memory.reserve(20 * kMiB, 0).address == device.config().base_address + 8 * kMiB);
+  const std::uint64_t first = memory.reserve(10 * kMiB, 0).address;
+  CHECK(first == kArea);
+  CHECK(memory.reserve(4 * kMiB, 0).address == kArea + 10 * kMiB);
+  CHECK(device.allocate(6 * kMiB).address == kArea + 14 * kMiB);
+  // A reservation takes the lowest place, cudaMalloc the one that fits best.
+  CHECK(memory.free_reservation(first, 10 * kMiB).status == Status::Ok);
+  CHECK(device.allocate(12 * kMiB).address == kArea + 20 * kMiB);
+  CHECK(memory.reserve(2 * kMiB, 0).address == kArea);
+}
+
+TEST_CASE("an alignment is kept in the newest chunk that has room for it, or makes a chunk") {
+  Device device(h200_config(StartState::Plain));
+  VirtualMemory& memory = device.virtual_memory();
+  CHECK(memory.reserve(4 * kMiB, 64 * kMiB).address == kArea + 32 * kMiB);
+  CHECK(memory.reserve(2 * kMiB, 8 * kMiB).address == kArea + 40 * kMiB);
+  CHECK(memory.reserve(2 * kMiB, 0).address == kArea + 36 * kMiB);
 }
 
 TEST_CASE("reservations that make no sense are refused") {
