@@ -9,6 +9,7 @@
 #include <exception>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <set>
 #include <type_traits>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/cuda_check.h"
+#include "allocators/cuda/memory_calls.h"
 #include "allocators/plugins/library_probe.h"
 
 namespace allocmark {
@@ -236,18 +238,18 @@ AllocateResult PluggableBackend::allocate(std::uint64_t size_bytes, cudaStream_t
 // request would fail, and would look like a device without memory. The simulated runtime counts its
 // calls.
 void PluggableBackend::require_our_runtime() const {
-  using CallCount = std::uint64_t (*)(const char* api);
-  const auto call_count = reinterpret_cast<CallCount>(dlsym(RTLD_DEFAULT, "simcu_call_count"));
-  if (call_count == nullptr) return;
-  const std::uint64_t before = call_count(nullptr);
+  const std::optional<ThreadCalls> before = simulated_calls_of_thread();
+  if (!before) return;
   void* const pointer = malloc_(1, device_, nullptr);
   (void)cudaGetLastError();
   if (pointer != nullptr) return free_(pointer, 1, device_, nullptr);
+  const ThreadCalls after = *simulated_calls_of_thread();
+  if (after.for_memory > before->for_memory) return;
   if (const std::string carrier = loaded_runtime_carrier(); !carrier.empty()) {
     throw EnvironmentError(foreign_runtime_error(library_, carrier));
   }
   // One call is ours.
-  if (call_count(nullptr) > before + 1) return;
+  if (after.all > before->all + 1) return;
   throw library_error(library_, "the library does not use the simulated CUDA runtime",
                       "a failed request without any call of it",
                       "Link it with the shared runtime (nvcc -cudart shared), or run it on a GPU.");

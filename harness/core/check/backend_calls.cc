@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <string_view>
 
+#include "allocators/cuda/memory_calls.h"
+
 namespace allocmark {
 namespace {
 
@@ -13,25 +15,6 @@ namespace {
 constexpr std::array<std::string_view, 7> kFreeOfCharge = {
     "cudaGetDevice",      "cudaGetLastError", "cudaPeekAtLastError", "cudaSetDevice",
     "cudaGetErrorString", "cudaGetErrorName", "cudaGetDeviceCount"};
-
-// What gives device memory, and what says how much is left, by which an allocator may know that
-// there is none.
-constexpr std::array<std::string_view, 16> kTakesMemory = {"cudaMalloc",
-                                                           "cudaMallocPitch",
-                                                           "cudaMalloc3D",
-                                                           "cudaMallocManaged",
-                                                           "cudaMallocAsync",
-                                                           "cudaMallocAsync_ptsz",
-                                                           "cudaMallocFromPoolAsync",
-                                                           "cudaMallocFromPoolAsync_ptsz",
-                                                           "cudaMemGetInfo",
-                                                           "cuMemAlloc_v2",
-                                                           "cuMemAlloc",
-                                                           "cuMemAllocAsync",
-                                                           "cuMemAllocFromPoolAsync",
-                                                           "cuMemCreate",
-                                                           "cuMemMap",
-                                                           "cuMemGetInfo_v2"};
 
 }  // namespace
 
@@ -70,10 +53,7 @@ std::optional<bool> BackendCalls::asked_for_memory() const {
   if (!simcu_.present) return std::nullopt;
   for (std::size_t i = 0; i < counts_now_.size(); ++i) {
     if (counts_now_[i] == counts_before_[i]) continue;
-    const std::string_view name = simcu_.call_name(i);
-    if (std::find(kTakesMemory.begin(), kTakesMemory.end(), name) != kTakesMemory.end()) {
-      return true;
-    }
+    if (asks_for_memory(simcu_.call_name(i))) return true;
   }
   return false;
 }

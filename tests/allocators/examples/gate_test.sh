@@ -34,7 +34,7 @@ gated() {
 junit() { sed -n "s/.*<testsuite .* $2=\"\([0-9]*\)\".*/\1/p" "$work/$1/junit.xml"; }
 
 cells=(-- --workload gpt2_train_ckpt bert_varlen_infer --capacity unlimited 1.05x)
-sed 's/"effect_min": 0.03/"effect_min": 2/' "$(dirname "$gate")/policy.json" >"$work/coarse.json"
+sed 's/"effect_min": 0.0225/"effect_min": 2/' "$(dirname "$gate")/policy.json" >"$work/coarse.json"
 grep -q '"effect_min": 2,' "$work/coarse.json" || { echo "FAILED: the policy has another floor" >&2 && exit 1; }
 timed=(--rounds 4 --policy "$work/coarse.json") exact=(--rounds 2 --policy "$work/coarse.json")
 
@@ -76,6 +76,10 @@ if [ -e "$faulty/static_plugin.so" ]; then
   "$ALLOCMARK" run --device sim:h200 --allocator "pluggable:$served,served_malloc,served_free" --workload gpt2_train_ckpt --allow-debug \
     --out "$work/served" >"$work/served.txt" 2>&1
   grep -q 'static_plugin.so, which carries the static' "$work/served/results.jsonl" || fail "run does not name the static runtime: $(tail -3 "$work/served.txt")"
+  # That a library beside it carries one is not why requests fail.
+  "$ALLOCMARK" run --device sim:h200 --allocator "pluggable:$served,carried_malloc,carried_free" --workload gpt2_train_ckpt --capacity 500MiB \
+    --allow-debug --out "$work/carried" >"$work/carried.txt" 2>&1
+  grep -q '"oom_count":[1-9]' "$work/carried/results.jsonl" || fail "requests that find no memory: $(tail -3 "$work/carried.txt")"
 fi
 gated used 2 'not empty' --out "$work/same" "$example" "$example"
 ALLOCMARK=/nothing/allocmark gated program 2 'there is no program' "$example" "$example"
