@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import json
 import mmap
+import os
 import sys
 import time
 
@@ -48,6 +49,8 @@ def one_round(runtime, mib, samples):
     size, address = ctypes.c_size_t(mib * MIB), ctypes.c_void_p()
     samples.setdefault("cudaHostAlloc", []).append(timed(runtime.cudaHostAlloc, ctypes.byref(address), size, ctypes.c_uint(0)))
     samples.setdefault("cudaFreeHost", []).append(timed(runtime.cudaFreeHost, address))
+    samples.setdefault("cudaMallocHost", []).append(timed(runtime.cudaMallocHost, ctypes.byref(address), size))
+    timed(runtime.cudaFreeHost, address)
     for note, touched in (("untouched", False), ("touched", True)):
         with contextlib.closing(mmap.mmap(-1, mib * MIB)) as area:
             view = (ctypes.c_char * (mib * MIB)).from_buffer(area)
@@ -61,12 +64,19 @@ def one_round(runtime, mib, samples):
             del view
 
 
+def runtime_library():
+    """The CUDA runtime, or None where there is none: the system's, or that of the wheels beside PyTorch."""
+    folders = [os.path.join(folder, "nvidia", *part) for folder in sys.path for part in (("cu13", "lib"), ("cuda_runtime", "lib"))]
+    for folder in ("", *folders):
+        for name in ("libcudart.so.13", "libcudart.so.12", "libcudart.so"):
+            with contextlib.suppress(OSError):
+                return ctypes.CDLL(os.path.join(folder, name))
+    return None
+
+
 def costs(write, seconds):
     """Calls write() for each call and size, straight through ctypes. One block at a time: at most 1 GiB is pinned."""
-    runtime = None
-    for name in ("libcudart.so.13", "libcudart.so.12", "libcudart.so"):
-        with contextlib.suppress(OSError):
-            runtime = runtime or ctypes.CDLL(name)
+    runtime = runtime_library()
     if runtime is None:
         write({"cost": None, "note": "no libcudart was found"})
         return
