@@ -1,6 +1,7 @@
 #include "harness/simcuda/core/large_chunks.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 
 #include "base/assert.h"
