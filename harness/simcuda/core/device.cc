@@ -20,7 +20,7 @@ Device::Device(DeviceConfig config)
       streams_(config_.pending_launches_max),
       area_({config_.area_address, config_.area_end_address}, config_.area_hole),
       heap_(config_, memory_, area_, [this](Work& work) { reclaim(std::nullopt, work); }),
-      virtual_memory_(config_, memory_, heap_, [this](Work& work) { reclaim(std::nullopt, work); }),
+      virtual_memory_(memory_, heap_, [this](Work& work) { reclaim(std::nullopt, work); }),
       stream_count_(config_.streams_created),
       stream_count_high_(config_.streams_created) {}
 

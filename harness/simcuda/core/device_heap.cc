@@ -57,6 +57,16 @@ Outcome DeviceHeap::deallocate(std::uint64_t address) {
   return outcome;
 }
 
+bool DeviceHeap::has_memory(Range range) const {
+  const auto large = large_.lower_bound(range.hi);
+  if (large != large_.begin() &&
+      std::prev(large)->first + std::prev(large)->second.size_bytes > range.lo) {
+    return true;
+  }
+  const auto small = small_.lower_bound(slab_of(range.hi + kPageBytes - 1).lo);
+  return small != small_.begin() && slab_of(std::prev(small)->first).hi > range.lo;
+}
+
 std::vector<std::uint64_t> DeviceHeap::live_addresses() const {
   std::vector<std::uint64_t> addresses;
   for (const auto& [address, small] : small_) addresses.push_back(address);

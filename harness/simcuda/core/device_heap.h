@@ -41,6 +41,12 @@ class DeviceHeap {
   }
   // What reserve_addresses gave, whole.
   void give_addresses(Range range) { chunks_.give(range); }
+  // Where the chunk of what reserve_addresses gave ends.
+  [[nodiscard]] std::uint64_t chunk_end(std::uint64_t address) const {
+    return chunks_.chunk_of(address).hi;
+  }
+  // Whether memory of allocate lies in the range, a slab's as a whole.
+  [[nodiscard]] bool has_memory(Range range) const;
 
   struct Allocation {
     std::uint64_t address = 0;

@@ -142,6 +142,10 @@ void LargeChunks::give(Range range) {
   longest_.set(slot, longest_free(chunk));
 }
 
+Range LargeChunks::chunk_of(std::uint64_t address) const {
+  return slots_[std::prev(by_address_.upper_bound(address))->second].range;
+}
+
 void LargeChunks::add_chunk(Range range, Range free, Chunk::Origin origin) {
   if (slots_.size() == longest_.slot_count()) {
     squeeze_slots();

@@ -31,6 +31,8 @@ class LargeChunks {
   // What take or take_reserved gave, whole.
   void give(Range range);
 
+  // The chunk that holds what take or take_reserved gave.
+  [[nodiscard]] Range chunk_of(std::uint64_t address) const;
   [[nodiscard]] std::size_t chunk_count() const { return by_address_.size(); }
 
  private:

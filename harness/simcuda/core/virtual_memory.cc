@@ -25,12 +25,9 @@ Outcome refused() { return {.status = Status::InvalidValue, .work = {}}; }
 
 }  // namespace
 
-VirtualMemory::VirtualMemory(const DeviceConfig& config, PhysicalMemory& memory, DeviceHeap& heap,
+VirtualMemory::VirtualMemory(PhysicalMemory& memory, DeviceHeap& heap,
                              std::function<void(Work&)> on_shortage)
-    : area_end_address_(config.area_end_address),
-      memory_(memory),
-      heap_(heap),
-      on_shortage_(std::move(on_shortage)) {}
+    : memory_(memory), heap_(heap), on_shortage_(std::move(on_shortage)) {}
 
 AllocationOutcome VirtualMemory::reserve(std::uint64_t size_bytes, std::uint64_t alignment_bytes) {
   AllocationOutcome outcome;
@@ -53,7 +50,7 @@ AllocationOutcome VirtualMemory::reserve(std::uint64_t size_bytes, std::uint64_t
 Outcome VirtualMemory::free_reservation(std::uint64_t address, std::uint64_t size_bytes) {
   const auto found = reservations_.find(address);
   if (found == reservations_.end() || found->second != size_bytes ||
-      has_mapping(kept_range(found))) {
+      has_mapping({address, address + size_bytes})) {
     return refused();
   }
   heap_.give_addresses({address, address + size_bytes});
@@ -112,7 +109,7 @@ Outcome VirtualMemory::map(std::uint64_t address, std::uint64_t size_bytes,
     return refused();
   }
   const Range range = {address, address + size_bytes};
-  if (!in_one_reservation(range) || has_mapping(range)) {
+  if (!in_one_chunk(range) || has_mapping(range) || heap_.has_memory(range)) {
     return refused();
   }
   ++found->second.mapping_count;
@@ -125,7 +122,7 @@ Outcome VirtualMemory::unmap(std::uint64_t address, std::uint64_t size_bytes) {
     return refused();
   }
   const Range range = {address, address + size_bytes};
-  if (!in_one_reservation(range) || cuts_mapping(range)) {
+  if (!in_one_chunk(range) || cuts_mapping(range)) {
     return refused();
   }
   Outcome outcome;
@@ -177,29 +174,24 @@ std::uint64_t VirtualMemory::handle_bytes(MemoryHandle handle) const {
 }
 
 bool VirtualMemory::reserved(std::uint64_t address) const {
-  return address <= ~std::uint64_t{0} - 1 && in_one_reservation({address, address + 1});
+  return reservation_at(address) != reservations_.end();
 }
 
-// A range that begins in a reservation of the area may reach to the end of its last 32 MiB; one
-// that begins behind it may not (both seen on an H200, of reservations without a neighbour).
-Range VirtualMemory::kept_range(Reservations::const_iterator reservation) const {
-  const auto& [lo, size_bytes] = *reservation;
-  if (lo >= area_end_address_) {
-    return {lo, lo + size_bytes};
-  }
-  const auto next = std::next(reservation);
-  const std::uint64_t end = round_up(lo + size_bytes, kChunkBytes);
-  return {lo, next == reservations_.end() ? end : std::min(end, next->first)};
-}
-
-bool VirtualMemory::in_one_reservation(Range range) const {
-  const auto behind = reservations_.upper_bound(range.lo);
+VirtualMemory::Reservations::const_iterator VirtualMemory::reservation_at(
+    std::uint64_t address) const {
+  const auto behind = reservations_.upper_bound(address);
   if (behind == reservations_.begin()) {
-    return false;
+    return reservations_.end();
   }
-  const auto reservation = std::prev(behind);
-  return range.lo < reservation->first + reservation->second &&
-         range.hi <= kept_range(reservation).hi;
+  const auto found = std::prev(behind);
+  return address < found->first + found->second ? found : reservations_.end();
+}
+
+// A range that begins in a reservation may reach to the end of its chunk, through other
+// reservations too; one that begins behind it may not (an H200, driver 580.159.04).
+bool VirtualMemory::in_one_chunk(Range range) const {
+  const auto reservation = reservation_at(range.lo);
+  return reservation != reservations_.end() && range.hi <= heap_.chunk_end(reservation->first);
 }
 
 // Whether a mapping lies partly in the range and partly outside.
@@ -225,7 +217,7 @@ bool VirtualMemory::whole_mappings(Range range) const {
       break;
     }
   }
-  return covered_to == range.hi && in_one_reservation(range);
+  return covered_to == range.hi && in_one_chunk(range);
 }
 
 void VirtualMemory::drop_if_unused(MemoryHandle handle, Work& work) {

@@ -40,8 +40,7 @@ struct Mapping {
 class VirtualMemory {
  public:
   // `on_shortage` makes the pools give back their free chunks. All have to outlive this.
-  VirtualMemory(const DeviceConfig& config, PhysicalMemory& memory, DeviceHeap& heap,
-                std::function<void(Work&)> on_shortage);
+  VirtualMemory(PhysicalMemory& memory, DeviceHeap& heap, std::function<void(Work&)> on_shortage);
   VirtualMemory(const VirtualMemory&) = delete;
   VirtualMemory& operator=(const VirtualMemory&) = delete;
 
@@ -60,11 +59,12 @@ class VirtualMemory {
   // One more reference, as cuMemRetainAllocationHandle gives for a mapped address.
   [[nodiscard]] HandleOutcome retain(std::uint64_t address);
 
-  // offset_bytes has to be 0, as the driver wants; the range has to be unmapped and to begin in
-  // a reservation; it may reach to the end of its last 32 MiB, as on an H200.
+  // offset_bytes has to be 0, as the driver wants; the range has to begin in a reservation, with
+  // neither a mapping nor memory of the heap in it; it may reach to the end of the reservation's
+  // chunk, as on an H200.
   [[nodiscard]] Outcome map(std::uint64_t address, std::uint64_t size_bytes,
                             std::uint64_t offset_bytes, MemoryHandle handle);
-  // The range has to lie in one reservation (see map) and must not cut a mapping in two; what is
+  // The range has to lie as map's and must not cut a mapping in two; what is
   // not mapped in it does not matter, as on an H200.
   [[nodiscard]] Outcome unmap(std::uint64_t address, std::uint64_t size_bytes);
   // The range has to be covered by mappings, without gaps, and to begin and end with whole ones.
@@ -86,14 +86,14 @@ class VirtualMemory {
     std::uint64_t mapping_count = 0;
   };
   using Reservations = std::map<std::uint64_t, std::uint64_t>;  // address -> size in bytes
-  [[nodiscard]] Range kept_range(Reservations::const_iterator reservation) const;
-  [[nodiscard]] bool in_one_reservation(Range range) const;
+  // The reservation that holds `address`, or end.
+  [[nodiscard]] Reservations::const_iterator reservation_at(std::uint64_t address) const;
+  [[nodiscard]] bool in_one_chunk(Range range) const;
   [[nodiscard]] bool has_mapping(Range range) const;
   [[nodiscard]] bool cuts_mapping(Range range) const;
   [[nodiscard]] bool whole_mappings(Range range) const;
   void drop_if_unused(MemoryHandle handle, Work& work);
 
-  std::uint64_t area_end_address_;  // the heap lies above
   PhysicalMemory& memory_;
   DeviceHeap& heap_;
   std::function<void(Work&)> on_shortage_;

@@ -5,11 +5,10 @@
 #include <cstdlib>
 #include <string>
 
+#include "harness/tools/capture/preload/call.h"
 #include "harness/tools/capture/preload/capture.h"
 #include "harness/tools/capture/preload/recorder.h"
 #include "harness/tools/capture/preload/torch_hook.h"
-
-#define CAPTURE_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace allocmark_capture {
 namespace {

@@ -143,6 +143,30 @@ TEST_CASE("a reservation can be mapped to the end of its last 32 MiB") {
   CHECK(memory.free_reservation(address, 40 * kMiB).status == Status::Ok);
 }
 
+// Every answer as an H200 gave it (2026-11-27, driver 580.159.04).
+TEST_CASE("a mapping may reach into the reservations behind it, but into no memory") {
+  Device device(h200_config(StartState::Plain));
+  VirtualMemory& memory = device.virtual_memory();
+  REQUIRE(memory.reserve(20 * kMiB, 0).status == Status::Ok);  // what the first chunk has
+  const std::uint64_t first = memory.reserve(10 * kMiB, 0).address;
+  const std::uint64_t second = memory.reserve(12 * kMiB, 0).address;
+  REQUIRE(second == first + 10 * kMiB);
+  const MemoryHandle handle = memory.create(4 * kMiB).handle;
+  CHECK(memory.map(first + 8 * kMiB, 4 * kMiB, 0, handle).status == Status::Ok);
+  CHECK(memory.free_reservation(second, 12 * kMiB).status == Status::InvalidValue);
+  CHECK(memory.free_reservation(first, 10 * kMiB).status == Status::InvalidValue);
+  CHECK(memory.unmap(first + 8 * kMiB, 4 * kMiB).status == Status::Ok);
+  CHECK(memory.map(second + 10 * kMiB, 4 * kMiB, 0, handle).status == Status::Ok);
+  CHECK(memory.unmap(second + 10 * kMiB, 4 * kMiB).status == Status::Ok);
+  CHECK(memory.free_reservation(second, 12 * kMiB).status == Status::Ok);
+  // The rest of this one's chunk goes to cudaMalloc.
+  const std::uint64_t third = memory.reserve(24 * kMiB, 0).address;
+  REQUIRE(device.allocate(4 * kMiB).address == third + 24 * kMiB);
+  CHECK(memory.map(third + 22 * kMiB, 4 * kMiB, 0, handle).status == Status::InvalidValue);
+  CHECK(memory.map(third + 24 * kMiB, 4 * kMiB, 0, handle).status == Status::InvalidValue);
+  CHECK(memory.map(third + 20 * kMiB, 4 * kMiB, 0, handle).status == Status::Ok);
+}
+
 TEST_CASE("unmapping takes ranges with gaps and ranges where nothing is mapped") {
   Device device(h200_config(StartState::Plain));
   VirtualMemory& memory = device.virtual_memory();
