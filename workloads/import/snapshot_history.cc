@@ -39,8 +39,11 @@ DeviceHistory::DeviceHistory(const MemorySnapshot& snapshot, std::size_t device)
   }
   find_earlier_blocks();
   const std::vector<std::uint16_t> pools = entry_pools(*this, final_pools(*this));
-  for (std::size_t i = 0; i < pools.size(); ++i)
-    facts_.pool_alloc_count += pools[i] != 0 && (*this)[i].action == SnapshotAction::Alloc ? 1 : 0;
+  for (std::size_t i = 0; i < pools.size(); ++i) {
+    if (pools[i] == 0 || (*this)[i].action != SnapshotAction::Alloc) continue;
+    ++facts_.pool_alloc_count;
+    facts_.captured_count += is_of_graph(snapshot_, pools[i]) ? 1 : 0;
+  }
   facts_.frees_at_once = lacks_completion();
   find_late_frees();
   find_needless_releases();
@@ -264,8 +267,12 @@ std::vector<std::string> DeviceHistory::notes() const {
   if (facts_.pool_alloc_count > 0) {
     note(
         fmt::format("{} of {} requests went to private pools (graphs, MemPool), and do so in the "
-                    "trace; the file does not say when graphs were captured",
-                    facts_.pool_alloc_count, facts_.alloc_count));
+                    "trace{}; the file does not say when graphs were captured into pools that the "
+                    "program made, nor replays, use_on_oom and no_split",
+                    facts_.pool_alloc_count, facts_.alloc_count,
+                    facts_.captured_count == 0
+                        ? ""
+                        : fmt::format(", {} of them in captures", facts_.captured_count)));
   }
   return notes;
 }

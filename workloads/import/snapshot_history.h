@@ -58,6 +58,7 @@ class DeviceHistory {
     std::uint64_t late_free_count = 0;
     std::uint64_t late_bytes_peak = 0;   // requested, that waited for other streams at a time
     std::uint64_t pool_alloc_count = 0;  // requests to private pools
+    std::uint64_t captured_count = 0;    // of them to pools that graphs made
     std::uint64_t synthetic_count = 0;
     bool round_count = false;    // as many entries as a ring would hold
     bool frees_at_once = false;  // it was recorded without one of the two entries of a free

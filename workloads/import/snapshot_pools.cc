@@ -6,6 +6,10 @@
 
 namespace allocmark {
 
+bool is_of_graph(const MemorySnapshot& snapshot, std::uint32_t pool) {
+  return pool < snapshot.pools.size() && snapshot.pools[pool].first != 0;
+}
+
 bool is_request(SnapshotAction action) {
   return action == SnapshotAction::Alloc || action == SnapshotAction::Oom ||
          action == SnapshotAction::FreeRequested;

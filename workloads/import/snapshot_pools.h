@@ -16,6 +16,9 @@ namespace allocmark {
 using PoolsOfGrowth = std::unordered_map<std::uint64_t, std::uint32_t>;
 inline constexpr std::uint64_t kNoGrowth = ~std::uint64_t{0};
 
+// Whether a CUDA graph made the pool, because it was given none. Its id begins with a number, which
+// is 0 in ids of MemPool and graph_pool_handle().
+[[nodiscard]] bool is_of_graph(const MemorySnapshot& snapshot, std::uint32_t pool);
 [[nodiscard]] bool is_request(SnapshotAction action);  // of the program: allocates or gives back
 [[nodiscard]] bool is_growth(SnapshotAction action);   // the allocator took memory
 [[nodiscard]] bool is_release(SnapshotAction action);  // the allocator gave memory back

@@ -9,6 +9,7 @@
 #include <cctype>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -66,7 +67,8 @@ class SnapshotSource final : public EventSource {
   void free(const SnapshotEntry& entry);
   void request(const SnapshotEntry& entry);
   void give_back(std::uint32_t pool);
-  void route_to(std::uint32_t pool);
+  void route_to(std::uint32_t pool, std::optional<std::uint32_t> stream = std::nullopt);
+  void end_route();
   void empty_caches();
   void end_use(std::uint32_t pool);
   void pool_step(EventKind kind, std::uint64_t pool_id) {
@@ -100,7 +102,8 @@ class SnapshotSource final : public EventSource {
   };
   std::map<std::uint32_t, TracePool> trace_pools_;  // by the snapshot's index
   std::uint64_t pool_count_ = 0;
-  std::uint32_t routed_ = 0;           // the pool that requests go to now
+  std::uint32_t routed_ = 0;                        // the pool that requests go to now
+  std::optional<std::uint32_t> captured_stream_{};  // of the graph that is captured into it
   std::vector<std::uint32_t> giving_;  // pools that give memory back, until a request comes
   std::uint32_t stream_count_ = 1;
 };
@@ -140,6 +143,7 @@ void SnapshotSource::rewind() {
   trace_pools_.clear();
   pool_count_ = 0;
   routed_ = 0;
+  captured_stream_.reset();
   giving_.clear();
   stream_count_ = 1;
 }
@@ -149,14 +153,24 @@ std::uint32_t SnapshotSource::stream_index(std::uint32_t stream) {
   return stream_indexes_[stream];
 }
 
+void SnapshotSource::end_route() {
+  if (routed_ == 0) return;
+  const std::uint64_t id = trace_pools_[routed_].id;
+  if (captured_stream_)
+    batch_.pool({.id = id, .stream = *captured_stream_, .kind = EventKind::CaptureEnd});
+  captured_stream_.reset();
+  pool_step(EventKind::PoolEnd, id);
+  pool_step(EventKind::PoolRelease, id);
+  routed_ = 0;
+}
+
 // A snapshot says which pool served a request, and not when routing to it began and ended: it
-// begins at the first request of the pool, and ends at the next one of another.
-void SnapshotSource::route_to(std::uint32_t pool) {
-  if (pool == routed_) return;
-  if (routed_ != 0) {
-    pool_step(EventKind::PoolEnd, trace_pools_[routed_].id);
-    pool_step(EventKind::PoolRelease, trace_pools_[routed_].id);
-  }
+// begins at the first request of the pool, and ends at the next one of another. Requests of a pool
+// that a graph made are a capture on the stream of the first; no default stream can be captured.
+void SnapshotSource::route_to(std::uint32_t pool, std::optional<std::uint32_t> stream) {
+  if (!is_of_graph(snapshot_, pool) || stream == 0) stream.reset();
+  if (pool == routed_ && stream.has_value() == captured_stream_.has_value()) return;
+  end_route();
   routed_ = pool;
   if (pool == 0) return;
   TracePool& used = trace_pools_[pool];
@@ -165,11 +179,13 @@ void SnapshotSource::route_to(std::uint32_t pool) {
     pool_step(EventKind::PoolCreate, used.id);
   }
   batch_.pool({.id = used.id, .size_bytes = 1, .kind = EventKind::PoolBegin});
+  captured_stream_ = stream;
+  if (stream) batch_.pool({.id = used.id, .stream = *stream, .kind = EventKind::CaptureBegin});
 }
 
 void SnapshotSource::request(const SnapshotEntry& entry) {
-  route_to(pool_of(entry_at_));
   const std::uint32_t stream = stream_index(static_cast<std::uint32_t>(entry.stream));
+  route_to(pool_of(entry_at_), stream);
   if (entry.action == SnapshotAction::Alloc)
     return allocate(entry.address, entry.size_bytes, stream);
   batch_.free(batch_.allocate(

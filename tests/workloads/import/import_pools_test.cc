@@ -20,8 +20,9 @@ struct PoolHistory {
   MemorySnapshot snapshot;
   PoolHistory() { snapshot.pools = {{0, 0}, {0, 1}}; }
   void add(SnapshotAction action, std::uint64_t address, std::uint64_t size_bytes,
-           std::uint32_t pool) {
+           std::uint32_t pool, std::uint32_t stream = 0) {
     SnapshotEntry entry;
+    entry.stream = stream & 4095;
     entry.action = action;
     entry.address = address;
     entry.size_bytes = size_bytes & ((std::uint64_t{1} << 50) - 1);
@@ -69,6 +70,34 @@ TEST_CASE("requests of a private pool go to it in the trace, until its memory go
         "pool_create,1,0,0\npool_begin,1,1,0\nalloc,2,4194304,0\nalloc,3,5242880,0\n"
         "pool_end,1,0,0\npool_release,1,0,0\nalloc,4,1048576,0\nfree,2,0,0\nfree,3,0,0\n"
         "pool_release,1,0,0\nempty_cache,1,0,0\nfree,1,0,0\n");
+}
+
+TEST_CASE("requests of a pool that a graph made are a capture") {
+  PoolHistory job;
+  job.snapshot.pools = {{0, 0}, {1, 0}, {0, 1}};
+  job.snapshot.streams = {0, 0x77};
+  job.add(SnapshotAction::SegmentAlloc, 0x10000000, 20 * kMiBytes, 1, 1);
+  job.add(SnapshotAction::Alloc, 0x10000000, 3 * kMiBytes, 1, 1);
+  job.add(SnapshotAction::SegmentAlloc, 0x30000000, 2 * kMiBytes, 0);
+  job.add(SnapshotAction::SegmentAlloc, 0x20000000, 20 * kMiBytes, 2, 1);
+  job.add(SnapshotAction::Alloc, 0x20000000, 4 * kMiBytes, 2, 1);
+  job.add(SnapshotAction::Alloc, 0x10300000, 1 * kMiBytes, 1, 1);
+  // Nothing goes back in a capture.
+  job.add(SnapshotAction::SegmentFree, 0x30000000, 2 * kMiBytes, 0);
+  job.add(SnapshotAction::SegmentAlloc, 0x40000000, 2 * kMiBytes, 1, 1);
+  job.add(SnapshotAction::Alloc, 0x40000000, 512, 1, 1);
+  // The default stream cannot be captured.
+  job.add(SnapshotAction::Alloc, 0x40000200, 512, 1, 0);
+  CHECK(job.rows() ==
+        "pool_create,1,0,0\npool_begin,1,1,0\ncapture_begin,1,0,1\nalloc,1,3145728,1\n"
+        "capture_end,1,0,1\npool_end,1,0,0\npool_release,1,0,0\n"
+        "pool_create,2,0,0\npool_begin,2,1,0\nalloc,2,4194304,1\n"
+        "pool_end,2,0,0\npool_release,2,0,0\n"
+        "pool_begin,1,1,0\ncapture_begin,1,0,1\nalloc,3,1048576,1\n"
+        "capture_end,1,0,1\npool_end,1,0,0\npool_release,1,0,0\nempty_cache,0,0,0\n"
+        "pool_begin,1,1,0\ncapture_begin,1,0,1\nalloc,4,512,1\n"
+        "capture_end,1,0,1\npool_end,1,0,0\npool_release,1,0,0\n"
+        "pool_begin,1,1,0\nalloc,5,512,0\npool_end,1,0,0\npool_release,1,0,0\n");
 }
 
 TEST_CASE(
