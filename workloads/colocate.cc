@@ -130,6 +130,9 @@ void Player::play() {
       return batch_->pool(event);
     case EventKind::Busy:
     case EventKind::Mark:
+    case EventKind::HostAlloc:
+    case EventKind::HostFree:
+    case EventKind::HostRecord:
       return;  // the cycle has marks of its own, and nobody waits for single answers
   }
 }

@@ -40,6 +40,9 @@ std::vector<std::string> split(std::string_view text, std::string_view word) {
 
 using Parts = std::vector<std::unique_ptr<EventSource>>;
 
+// Does the event's id name a block, of the device or of the host?
+bool names_block(EventKind kind) { return kind <= EventKind::Record || is_of_host(kind); }
+
 // One part's events as they stand in the whole.
 class Renumbering {
  public:
@@ -50,43 +53,23 @@ class Renumbering {
   [[nodiscard]] Event of(Event event, const EventSource& source,
                          std::unordered_map<std::string, std::uint64_t>* label_indexes,
                          std::vector<std::string>* labels) const {
-    switch (event.kind) {
-      case EventKind::Mark: {
-        const std::string& label = source.labels()[event.id];
-        const auto [found, is_new] = label_indexes->try_emplace(label, labels->size());
-        if (is_new) labels->push_back(label);
-        event.id = found->second;
-        return event;
-      }
-      case EventKind::Alloc:
-      case EventKind::Free:
-      case EventKind::Record:
-        event.id = id_of(event.id, source);
-        break;
-      case EventKind::Trim:
-      case EventKind::PoolCreate:
-      case EventKind::PoolBegin:
-      case EventKind::PoolEnd:
-      case EventKind::PoolRelease:
-      case EventKind::PoolOnOom:
-      case EventKind::PoolNoSplit:
-      case EventKind::CaptureBegin:
-      case EventKind::CaptureEnd:
-      case EventKind::GraphReplay:
-        if (event.id != 0) event.id = id_of(event.id, source);
-        break;
-      case EventKind::Kernel:
-      case EventKind::Busy:
-      case EventKind::Sync:
-      case EventKind::Host:
-        break;
+    if (event.kind == EventKind::Mark) {
+      const std::string& label = source.labels()[event.id];
+      const auto [found, is_new] = label_indexes->try_emplace(label, labels->size());
+      if (is_new) labels->push_back(label);
+      event.id = found->second;
+      return event;
     }
+    const bool names_pool = is_of_pool(event.kind) || event.kind == EventKind::Trim;
+    if (names_block(event.kind) || (names_pool && event.id != 0))
+      event.id = id_of(event.id, source);
     const bool one_stream = (event.kind == EventKind::PoolBegin && !event.all_streams()) ||
                             event.kind == EventKind::CaptureBegin ||
                             event.kind == EventKind::CaptureEnd ||
                             event.kind == EventKind::GraphReplay;
     const bool has_stream = event.kind != EventKind::Free && event.kind != EventKind::Sync &&
-                            event.kind != EventKind::Host &&
+                            event.kind != EventKind::Host && event.kind != EventKind::HostAlloc &&
+                            event.kind != EventKind::HostFree &&
                             (one_stream || !is_of_pool(event.kind));
     if (has_stream) event.stream += first_stream_;
     return event;
@@ -214,6 +197,10 @@ class BesideSource final : public EventSource {
       process.source->rewind();
       process.events = {};
       process.live.clear();
+      process.host_live.for_each([this](const TracedBlock& block) {
+        batch_.push_back({.id = block.id, .kind = EventKind::HostFree});
+      });
+      process.host_live.clear();
       running_.push_back(running_.size());
     }
     labels_.clear();
@@ -235,6 +222,7 @@ class BesideSource final : public EventSource {
     Renumbering renumbering;
     std::span<const Event> events{};           // of the current batch, still to come
     LiveBlocks live{};                         // by id in the whole
+    LiveBlocks host_live{};                    // likewise
     std::map<std::uint64_t, PoolUse> pools{};  // likewise
   };
 
@@ -277,6 +265,8 @@ class BesideSource final : public EventSource {
   static void follow(const Event& event, Process* process) {
     if (event.kind == EventKind::Alloc) process->live.insert({.id = event.id});
     if (event.kind == EventKind::Free) process->live.erase(event.id);
+    if (event.kind == EventKind::HostAlloc) process->host_live.insert({.id = event.id});
+    if (event.kind == EventKind::HostFree) process->host_live.erase(event.id);
     if (!is_of_pool(event.kind)) return;
     PoolUse& use = process->pools[event.id];
     if (event.kind == EventKind::PoolCreate || event.kind == EventKind::PoolBegin) ++use.count;
@@ -303,6 +293,10 @@ class BesideSource final : public EventSource {
       batch_.push_back({.id = block.id, .kind = EventKind::Free});
     });
     process.live.clear();
+    process.host_live.for_each([this](const TracedBlock& block) {
+      batch_.push_back({.id = block.id, .kind = EventKind::HostFree});
+    });
+    process.host_live.clear();
     for (const auto& [id, use] : process.pools) end_pool(id, use);
     process.pools.clear();
     batch_.push_back({.stream = process.renumbering.first_stream(), .kind = EventKind::Trim});

@@ -80,6 +80,37 @@ void append_values(std::string& text, const Settings& settings) {
   line("release_lock_on_cudamalloc", show_bool(settings.release_lock_on_cudamalloc));
 }
 
+// Of the cache of pinned host memory; nothing where no key of it was given.
+std::string pinned_values(const std::vector<ConfPair>& pairs, const Settings& settings) {
+  const bool is_given = std::ranges::any_of(
+      pairs, [](const ConfPair& pair) { return pair.key.starts_with("pinned_"); });
+  if (!is_given) return "";
+  std::string text = "effective values for pinned host memory\n";
+  const auto line = [&](std::string_view what, const std::string& value) {
+    fmt::format_to(std::back_inserter(text), "  {:<29} {}\n", what, value);
+  };
+  const auto megabytes = [](std::uint64_t count) { return fmt::format("{} MiB", count); };
+  constexpr std::uint64_t kNoLimitMb = kUnlimited / kMiB;
+  const std::uint64_t kept_mb = settings.pinned_max_cached_size_mb;
+  const std::uint64_t rounded_mb = std::min(settings.pinned_max_round_threshold_mb, kept_mb);
+  line("pinned by", settings.pinned_use_cuda_host_register
+                        ? fmt::format("malloc and cudaHostRegister; pages touched by {} thread{}",
+                                      settings.pinned_num_register_threads,
+                                      settings.pinned_num_register_threads == 1 ? "" : "s")
+                        : "cudaHostAlloc");
+  line("rounded to a power of two",
+       rounded_mb == kNoLimitMb ? "all requests" : "requests of up to " + megabytes(rounded_mb));
+  line("kept when freed",
+       kept_mb == kNoLimitMb ? "all blocks" : "blocks of up to " + megabytes(kept_mb));
+  line("reserved segment",
+       settings.pinned_reserve_segment_size_mb == 0
+           ? "none"
+           : megabytes(settings.pinned_reserve_segment_size_mb) + ", at the first request");
+  line("who sees that copies are done",
+       settings.pinned_use_background_threads ? "a thread, every 100 us" : "the next request");
+  return text;
+}
+
 void note_newer_keys(std::vector<std::string>& notes, const Settings& settings) {
   if (settings.throw_on_cudamalloc_oom && settings.per_process_memory_fraction < 1) {
     notes.emplace_back(
@@ -136,6 +167,12 @@ void note_pinned(std::vector<std::string>& notes, const Settings& settings) {
   }
   const std::uint64_t kept_mb = settings.pinned_max_cached_size_mb;
   const std::uint64_t power_mb = std::bit_floor(kept_mb);
+  if (settings.pinned_max_round_threshold_mb < kept_mb && !settings.rules->overflows_pinned) {
+    notes.push_back(fmt::format(
+        "pinned_max_round_threshold_mb:{0}: a free block above {0} MiB serves only requests that "
+        "are not larger; where sizes vary, more can be pinned than with rounding",
+        settings.pinned_max_round_threshold_mb));
+  }
   if (kept_mb == kUnlimited / kMiB || kept_mb == power_mb) return;
   if (settings.pinned_max_round_threshold_mb <= power_mb) return;
   notes.push_back(fmt::format(
@@ -253,6 +290,7 @@ std::string explain_conf(std::string_view conf, const Rules& rules) {
   if (config.error) return explain_error(conf, rules, *config.error);
   std::string text;
   append_values(text, config.settings);
+  text += pinned_values(config.pairs, config.settings);
   const std::vector<std::string> dangers = conf_dangers(conf, rules);
   if (!dangers.empty()) text += "danger\n";
   for (const std::string& danger : dangers) text += "  " + danger + "\n";

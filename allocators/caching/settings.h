@@ -46,7 +46,7 @@ struct Settings {
 
   // Where the release says so, frees what waited for a private pool's end at that end.
   bool graph_capture_record_stream_reuse = false;
-  // Accepted for completeness; they concern pinned host memory, which no workload uses.
+  // Accepted for completeness; they concern pinned host memory (allocators/host_caching).
   bool pinned_use_background_threads = false;
   bool pinned_use_cuda_host_register = false;
   std::uint64_t pinned_num_register_threads = 1;

@@ -32,6 +32,12 @@ enum class EventKind : std::uint8_t {
   CaptureEnd,    // the graph of the stream is there
   GraphReplay,   // a graph that was captured into the pool runs on stream; no effect on an
                  // allocator, whose memory it uses where it is
+
+  // Pinned memory of the host; id names the block, apart from those of the device. No effect on an
+  // allocator of device memory.
+  HostAlloc,   // request size_bytes of pinned memory
+  HostFree,    // the owner gives id back
+  HostRecord,  // work that stream has, a copy, uses id: it is not reused before that is done
 };
 
 // What a block holds; Unknown where the trace does not say (recorded traces). Failed:
@@ -49,14 +55,16 @@ enum class TensorKind : std::uint8_t {
 };
 
 struct Event {
-  std::uint64_t id = 0;  // Alloc, Free, Record: block, unique in the trace. Mark: label index.
+  std::uint64_t id = 0;  // Alloc, Free, Record: block, unique in the trace; so are those of
+                         // HostAlloc, HostFree, HostRecord among themselves. Mark: label index.
                          // Pool..., Capture..., GraphReplay: pool, from 1 on; Trim: likewise, or
                          // 0. Else 0
-  std::uint64_t size_bytes = 0;  // Alloc: requested bytes, may be 0. Kernel, Host: duration in ns.
+  std::uint64_t size_bytes = 0;  // Alloc, HostAlloc: requested bytes, may be 0. Kernel, Host:
+                                 // duration in ns.
                                  // Mark of a request: time in ns; of a meeting: bytes. PoolBegin:
                                  // 1 for every stream. PoolOnOom: 1 for on. Else 0
-  std::uint32_t stream = 0;  // dense stream index, 0 = default stream; Alloc, Record, Kernel, Busy;
-                             // Mark of a meeting; PoolBegin of one stream;
+  std::uint32_t stream = 0;  // dense stream index, 0 = default stream; Alloc, Record, Kernel, Busy,
+                             // HostRecord; Mark of a meeting; PoolBegin of one stream;
                              // Capture..., GraphReplay
   EventKind kind = EventKind::Mark;
   TensorKind tensor = TensorKind::Unknown;
@@ -68,6 +76,10 @@ struct Event {
 };
 static_assert(sizeof(Event) == 24);
 
-[[nodiscard]] constexpr bool is_of_pool(EventKind kind) { return kind >= EventKind::PoolCreate; }
+[[nodiscard]] constexpr bool is_of_pool(EventKind kind) {
+  return kind >= EventKind::PoolCreate && kind <= EventKind::GraphReplay;
+}
+// Of pinned memory.
+[[nodiscard]] constexpr bool is_of_host(EventKind kind) { return kind >= EventKind::HostAlloc; }
 
 }  // namespace allocmark

@@ -39,6 +39,17 @@ class EventBatch {
   void record(std::uint64_t id, std::uint32_t stream) {
     events_.push_back({.id = id, .stream = stream, .kind = EventKind::Record});
   }
+  // Pinned memory of the host; ids are shared with those of the device. Returns the block's.
+  std::uint64_t host_allocate(std::uint64_t size_bytes, TensorKind tensor = TensorKind::Unknown) {
+    const std::uint64_t id = ++last_id_;
+    events_.push_back(
+        {.id = id, .size_bytes = size_bytes, .kind = EventKind::HostAlloc, .tensor = tensor});
+    return id;
+  }
+  void host_free(std::uint64_t id) { events_.push_back({.id = id, .kind = EventKind::HostFree}); }
+  void host_record(std::uint64_t id, std::uint32_t stream) {
+    events_.push_back({.id = id, .stream = stream, .kind = EventKind::HostRecord});
+  }
   void kernel(std::uint64_t duration_ns, std::uint32_t stream) {
     events_.push_back({.size_bytes = duration_ns, .stream = stream, .kind = EventKind::Kernel});
   }

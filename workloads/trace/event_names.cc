@@ -7,7 +7,8 @@ namespace {
 constexpr std::array<std::string_view, kEventKindCount> kEventNames = {
     "alloc",        "free",        "record",        "kernel",        "busy",        "sync",
     "empty_cache",  "mark",        "host",          "pool_create",   "pool_begin",  "pool_end",
-    "pool_release", "pool_on_oom", "pool_no_split", "capture_begin", "capture_end", "graph_replay"};
+    "pool_release", "pool_on_oom", "pool_no_split", "capture_begin", "capture_end", "graph_replay",
+    "host_alloc",   "host_free",   "host_record"};
 constexpr std::array<std::string_view, kTensorKindCount> kTensorNames = {
     "unknown",   "parameter", "gradient",      "optimizer_state", "activation",
     "workspace", "kv_cache",  "communication", "failed"};

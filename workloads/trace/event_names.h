@@ -14,7 +14,7 @@
 
 namespace allocmark {
 
-inline constexpr std::size_t kEventKindCount = 18;
+inline constexpr std::size_t kEventKindCount = 21;
 inline constexpr std::size_t kTensorKindCount = 9;
 
 // Limits of a valid trace. No device comes near them; a number beyond is a slip of the pen.
@@ -31,7 +31,7 @@ inline constexpr std::uint64_t kTracePoolIdEnd = std::uint64_t{1} << 32;
 
 // "alloc", "free", "record", "kernel", "busy", "sync", "empty_cache", "mark", "host",
 // "pool_create", "pool_begin", "pool_end", "pool_release", "pool_on_oom", "pool_no_split",
-// "capture_begin", "capture_end", "graph_replay".
+// "capture_begin", "capture_end", "graph_replay", "host_alloc", "host_free", "host_record".
 [[nodiscard]] std::string_view event_kind_name(EventKind kind);
 // Also reads "trim" for "empty_cache".
 [[nodiscard]] std::optional<EventKind> event_kind_from_name(std::string_view name);

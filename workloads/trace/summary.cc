@@ -50,6 +50,7 @@ void Counter::add(const Event& event, std::string_view label) {
     throw UsageError(std::move(*broken));
   }
   if (event.kind == EventKind::Alloc) add_alloc(event);
+  summary_.host_bytes_peak = std::max(summary_.host_bytes_peak, rules_.host_live_bytes());
   hash_.add(event, label);
   ++summary_.kind_counts[static_cast<std::size_t>(event.kind)];
   ++summary_.event_count;
@@ -122,6 +123,8 @@ TraceSummary Counter::finish(const EventSource& source) {
   summary_.label_count = source.labels().size();
   summary_.leftover_count = rules_.live().count() - failed_live_count_;
   summary_.leftover_bytes = rules_.live_bytes();
+  summary_.host_leftover_count = rules_.host_live().count();
+  summary_.host_leftover_bytes = rules_.host_live_bytes();
   summary_.hash = hash_.value();
   return summary_;
 }
@@ -200,6 +203,11 @@ std::string to_text(const TraceSummary& summary) {
   text += fmt::format("live blocks at peak  {}\n", summary.live_count_peak);
   text += fmt::format("never freed          {} blocks, {}\n", summary.leftover_count,
                       bytes(summary.leftover_bytes));
+  if (summary.kind_counts[static_cast<std::size_t>(EventKind::HostAlloc)] > 0) {
+    text += fmt::format("pinned on the host   {} at peak; never freed {} blocks, {}\n",
+                        bytes(summary.host_bytes_peak), summary.host_leftover_count,
+                        bytes(summary.host_leftover_bytes));
+  }
   text += fmt::format("streams              {}\n", summary.stream_count);
   text += fmt::format("labels               {}\n", summary.label_count);
   if (summary.zero_size_count > 0) {

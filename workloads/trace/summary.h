@@ -29,6 +29,10 @@ struct TraceSummary {
   std::uint64_t failed_count = 0;
   std::uint64_t failed_largest_bytes = 0;
   std::uint64_t largest_bytes = 0;  // largest request
+  // Pinned memory of the host, which is in no other number but kind_counts.
+  std::uint64_t host_bytes_peak = 0;  // largest sum over live blocks
+  std::uint64_t host_leftover_count = 0;
+  std::uint64_t host_leftover_bytes = 0;
   // Index n counts values from 2^n to 2^(n+1) - 1; zeros are left out.
   std::array<std::uint64_t, kOctaveCount> size_octave_counts{};  // requests by bytes
   std::array<std::uint64_t, kOctaveCount>

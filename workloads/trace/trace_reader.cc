@@ -296,7 +296,7 @@ void FileSource::read_row(std::string_view line) {
   if (std::optional<ErrorText> broken = rules_.check(event, lines_.line_number())) {
     fail(std::move(*broken));
   }
-  if (rules_.live().count() > kTraceLiveCountMax) {
+  if (rules_.live().count() + rules_.host_live().count() > kTraceLiveCountMax) {
     fail({.what = "too many blocks are live at once",
           .where = "",
           .wanted = fmt::format("at most {}", kTraceLiveCountMax),

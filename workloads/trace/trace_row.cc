@@ -116,6 +116,9 @@ constexpr std::array<Columns, kEventKindCount> kColumns = {{
     {true, false, true},    // capture_begin
     {true, false, true},    // capture_end
     {true, false, true},    // graph_replay
+    {true, true, false},    // host_alloc
+    {true, false, false},   // host_free
+    {true, false, true},    // host_record
 }};
 
 std::optional<EventKind> kind_of(std::string_view op) {
@@ -183,7 +186,7 @@ std::optional<ErrorText> parse_tensor(std::string_view text, Event* event) {
                      .got = "",
                      .next = suggest(text, tensor_kind_names())};
   }
-  if (event->kind != EventKind::Alloc) {
+  if (event->kind != EventKind::Alloc && event->kind != EventKind::HostAlloc) {
     return ErrorText{
         .what = fmt::format("{} does not use column tensor", event_kind_name(event->kind)),
         .where = "",

@@ -63,12 +63,17 @@ std::optional<ErrorText> TraceRules::check(const Event& event, std::uint64_t pla
   }
   switch (event.kind) {
     case EventKind::Alloc:
-      return check_alloc(event, place);
+      return check_alloc(event, place, device_);
     case EventKind::Free:
-      return check_free(event);
+      return check_free(event, device_);
     case EventKind::Record:
-      if (live_.find(event.id) == nullptr) return not_live(event);
-      return std::nullopt;
+      return check_record(event, device_);
+    case EventKind::HostAlloc:
+      return check_alloc(event, place, host_);
+    case EventKind::HostFree:
+      return check_free(event, host_);
+    case EventKind::HostRecord:
+      return check_record(event, host_);
     case EventKind::Kernel:
     case EventKind::Busy:
     case EventKind::Host:
@@ -92,7 +97,8 @@ std::optional<ErrorText> TraceRules::check(const Event& event, std::uint64_t pla
   return std::nullopt;
 }
 
-std::optional<ErrorText> TraceRules::check_alloc(const Event& event, std::uint64_t place) {
+std::optional<ErrorText> TraceRules::check_alloc(const Event& event, std::uint64_t place,
+                                                 Space& space) {
   if (event.size_bytes >= kTraceSizeBytesEnd) {
     return ErrorText{.what = "size too large",
                      .where = "",
@@ -107,7 +113,7 @@ std::optional<ErrorText> TraceRules::check_alloc(const Event& event, std::uint64
                      .got = "",
                      .next = ""};
   }
-  const TracedBlock* twin = live_.find(event.id);
+  const TracedBlock* twin = space.live.find(event.id);
   if (twin != nullptr) {
     return ErrorText{.what = fmt::format("duplicate id {}", event.id),
                      .where = "",
@@ -115,7 +121,7 @@ std::optional<ErrorText> TraceRules::check_alloc(const Event& event, std::uint64
                      .got = fmt::format("an id that is live since {}", twin->birth),
                      .next = ""};
   }
-  if (seen_.contains(event.id)) {
+  if (space.seen.contains(event.id)) {
     return ErrorText{.what = fmt::format("duplicate id {}", event.id),
                      .where = "",
                      .wanted = "an id that no other alloc uses",
@@ -123,30 +129,35 @@ std::optional<ErrorText> TraceRules::check_alloc(const Event& event, std::uint64
                      .next = "Ids name blocks, not addresses: count them up"};
   }
   const std::uint64_t size_bytes = event.tensor == TensorKind::Failed ? 0 : event.size_bytes;
-  if (live_bytes_ + size_bytes >= kTraceLiveBytesEnd) {
+  if (space.live_bytes + size_bytes >= kTraceLiveBytesEnd) {
     return ErrorText{.what = "live bytes overflow",
                      .where = "",
                      .wanted = "below 2^63 bytes live at once",
-                     .got = fmt::format("{} and {} more", live_bytes_, event.size_bytes),
+                     .got = fmt::format("{} and {} more", space.live_bytes, event.size_bytes),
                      .next = ""};
   }
-  live_bytes_ += size_bytes;
-  seen_.insert(event.id);
-  live_.insert({.id = event.id, .size_bytes = size_bytes, .birth = place});
+  space.live_bytes += size_bytes;
+  space.seen.insert(event.id);
+  space.live.insert({.id = event.id, .size_bytes = size_bytes, .birth = place});
   return std::nullopt;
 }
 
-std::optional<ErrorText> TraceRules::check_free(const Event& event) {
-  const TracedBlock* block = live_.find(event.id);
-  if (block == nullptr) return not_live(event);
-  live_bytes_ -= block->size_bytes;
-  live_.erase(event.id);
+std::optional<ErrorText> TraceRules::check_free(const Event& event, Space& space) {
+  const TracedBlock* block = space.live.find(event.id);
+  if (block == nullptr) return not_live(event, space);
+  space.live_bytes -= block->size_bytes;
+  space.live.erase(event.id);
   return std::nullopt;
 }
 
-ErrorText TraceRules::not_live(const Event& event) const {
-  const bool is_free = event.kind == EventKind::Free;
-  if (seen_.contains(event.id)) {
+std::optional<ErrorText> TraceRules::check_record(const Event& event, const Space& space) {
+  if (space.live.find(event.id) == nullptr) return not_live(event, space);
+  return std::nullopt;
+}
+
+ErrorText TraceRules::not_live(const Event& event, const Space& space) {
+  const bool is_free = event.kind == EventKind::Free || event.kind == EventKind::HostFree;
+  if (space.seen.contains(event.id)) {
     return {.what = fmt::format("{} {}", is_free ? "double free of id" : "record after free of id",
                                 event.id),
             .where = "",
@@ -162,9 +173,8 @@ ErrorText TraceRules::not_live(const Event& event) const {
 }
 
 void TraceRules::clear() {
-  live_.clear();
-  live_bytes_ = 0;
-  seen_.clear();
+  device_ = {};
+  host_ = {};
   pools_.clear();
 }
 

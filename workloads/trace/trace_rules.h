@@ -39,18 +39,29 @@ class TraceRules {
   // What only the end of the trace shows; likewise.
   [[nodiscard]] std::optional<ErrorText> check_end() const { return pools_.check_end(); }
   void clear();
-  [[nodiscard]] const LiveBlocks& live() const { return live_; }
+  [[nodiscard]] const LiveBlocks& live() const { return device_.live; }
   // Without requests that failed: nobody had them.
-  [[nodiscard]] std::uint64_t live_bytes() const { return live_bytes_; }
+  [[nodiscard]] std::uint64_t live_bytes() const { return device_.live_bytes; }
+  // The same of pinned memory of the host, whose blocks have ids of their own.
+  [[nodiscard]] const LiveBlocks& host_live() const { return host_.live; }
+  [[nodiscard]] std::uint64_t host_live_bytes() const { return host_.live_bytes; }
 
  private:
-  [[nodiscard]] std::optional<ErrorText> check_alloc(const Event& event, std::uint64_t place);
-  [[nodiscard]] std::optional<ErrorText> check_free(const Event& event);
-  [[nodiscard]] ErrorText not_live(const Event& event) const;
+  // Where blocks are: on the device, or pinned on the host.
+  struct Space {
+    LiveBlocks live{};
+    std::uint64_t live_bytes = 0;
+    SeenIds seen{};
+  };
+  [[nodiscard]] static std::optional<ErrorText> check_alloc(const Event& event, std::uint64_t place,
+                                                            Space& space);
+  [[nodiscard]] static std::optional<ErrorText> check_free(const Event& event, Space& space);
+  [[nodiscard]] static std::optional<ErrorText> check_record(const Event& event,
+                                                             const Space& space);
+  [[nodiscard]] static ErrorText not_live(const Event& event, const Space& space);
 
-  LiveBlocks live_;
-  std::uint64_t live_bytes_ = 0;
-  SeenIds seen_;
+  Space device_;
+  Space host_;
   PoolRules pools_;
 };
 

@@ -273,6 +273,9 @@ void Verifier::run_other(const Event& event, const ReplayStep& step) {
     case EventKind::GraphReplay:
     case EventKind::Alloc:
     case EventKind::Free:
+    case EventKind::HostAlloc:
+    case EventKind::HostFree:
+    case EventKind::HostRecord:
       return;
   }
 }

@@ -234,6 +234,14 @@ void Replayer::call_pool(const ReplayStep& step) {
   if constexpr (kTimed) setup_.recorder->add_other(timer.host_ticks(), timer.driver_ns());
 }
 
+// Where the mark is the end of a step.
+static void end_step(const ReplaySetup& setup, const ReplayStep& step,
+                     std::uint64_t allocate_count) {
+  if (step.mark_class() != MarkClass::Step) return;
+  setup.recorder->mark();
+  if (setup.steps != nullptr) setup.steps->mark(step.slot, allocate_count);
+}
+
 template <bool kTimed>
 void Replayer::run_other(const ReplayStep& step) {
   switch (step.kind) {
@@ -272,10 +280,7 @@ void Replayer::run_other(const ReplayStep& step) {
       return;
     case EventKind::Mark:
       if constexpr (kTimed) {
-        if (step.mark_class() == MarkClass::Step) {
-          setup_.recorder->mark();
-          if (setup_.steps != nullptr) setup_.steps->mark(step.slot, counts_.allocate_count);
-        }
+        end_step(setup_, step, counts_.allocate_count);
         follow_requests(step);
       }
       return;
@@ -291,6 +296,9 @@ void Replayer::run_other(const ReplayStep& step) {
     case EventKind::GraphReplay:
     case EventKind::Alloc:
     case EventKind::Free:
+    case EventKind::HostAlloc:
+    case EventKind::HostFree:
+    case EventKind::HostRecord:
       return;
   }
 }

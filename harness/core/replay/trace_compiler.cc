@@ -122,6 +122,9 @@ void TraceCompiler::compile(std::span<const Event> events, std::vector<ReplaySte
         step.slot = compile_pool(event);
         break;
       case EventKind::Sync:
+      case EventKind::HostAlloc:
+      case EventKind::HostFree:
+      case EventKind::HostRecord:
         break;
     }
     ++facts_.event_count;

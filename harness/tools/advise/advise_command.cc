@@ -14,6 +14,8 @@
 #include "harness/core/device/card_names.h"
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/measure/host_reference.h"
+#include "harness/core/pinned/pinned_program.h"
+#include "harness/core/pinned/pinned_rows.h"
 #include "harness/core/run/conditions.h"
 #include "harness/core/run/environment.h"
 #include "harness/core/run/run.h"
@@ -27,6 +29,7 @@
 #include "harness/shell/terminal.h"
 #include "harness/tools/advise/advise_print.h"
 #include "harness/tools/advise/advise_search.h"
+#include "workloads/open_workload.h"
 
 namespace allocmark {
 namespace {
@@ -121,6 +124,14 @@ void judge_target(const AdviseCommand& command, Advice* advice) {
   advice->target = answer_target(*advice->question, cards_by_room(kept_bytes), advice->cells);
 }
 
+// Where the job asks for pinned memory of the host.
+void advise_host(const AdviseCommand& command, Advice* advice) {
+  PinnedProgram program = read_pinned_program(*open_workload(advice->workload, command.job.seed));
+  if (program.request_count == 0) return;
+  PinnedAdvice pinned = advise_pinned(program, *advice->search.release.rules);
+  advice->host = {.program = std::move(program), .pinned = std::move(pinned)};
+}
+
 ExitCode run_advise(const AdviseCommand& command) {
   check_device(command.job.device);
   check_without(command.job);
@@ -149,6 +160,7 @@ ExitCode run_advise(const AdviseCommand& command) {
     measure(command, choice.device, interrupt, &advice);
   }
   if (is_known) judge_target(command, &advice);
+  if (is_known) advise_host(command, &advice);
   print_search_notes(advice.search.own);
   for (const std::string& disturbance : advice.disturbances) {
     print_wrapped(stderr, "warning: " + disturbance +

@@ -248,6 +248,22 @@ void print_cautions(const Advice& advice, const JobOptions& job, const SettingVe
   print_paragraph(job, std::string(advice.search.release.rules->variable_note));
 }
 
+// The pinned memory of the host, which no setting of the device's memory changes.
+void print_host(const Advice& advice, const JobOptions& job, const SettingVerdict& verdict) {
+  if (!advice.host) return;
+  const PinnedAdvice& pinned = advice.host->pinned;
+  print_paragraph(job, "host: " + verdict_text(advice.host->program, pinned) + ".");
+  const std::string& conf = pinned.rows.front().conf;
+  if (conf.empty()) return;
+  if (verdict.kind == VerdictKind::Paste) {
+    print_paragraph(job, "for device and host:");
+    print_paste(advice, job, verdict.conf + "," + conf);
+  } else {
+    print_paragraph(job, "for the host:");
+    print_paste(advice, job, conf);
+  }
+}
+
 void print_text(const Advice& advice, const JobOptions& job, bool all) {
   const std::optional<Measured> measured = measured_of(advice.cells);
   const std::vector<FinalistCost> costs = costs_of(advice, measured);
@@ -261,6 +277,7 @@ void print_text(const Advice& advice, const JobOptions& job, bool all) {
     print_paragraph(job, verdict_line(verdict, told.other_way));
   }
   if (verdict.kind == VerdictKind::Paste) print_paste(advice, job, verdict.conf);
+  print_host(advice, job, verdict);
   print_paragraph(job, judged.warning);
   print_paragraph(job, "why: " + verdict.why + ".");
   for (const std::string& conf : advice.finalists) {
@@ -292,6 +309,18 @@ void print_text(const Advice& advice, const JobOptions& job, bool all) {
   print_paragraph(job, basis_of(advice, all));
 }
 
+nlohmann::ordered_json host_json(const HostAdvice& host) {
+  const PinnedRow& best = host.pinned.rows.front();
+  return {{"asked_bytes", host.program.asked_bytes_peak},
+          {"unset_pinned_bytes", host.pinned.unset.use.pinned_bytes_peak},
+          {"exact_pinned_bytes", host.pinned.exact.front().use.pinned_bytes_peak},
+          {"conf", best.conf},
+          {"pinned_bytes", best.use.pinned_bytes_peak},
+          {"pinning_ns", best.use.pinning_ns},
+          {"unset_pinning_ns", host.pinned.unset.use.pinning_ns},
+          {"why", verdict_text(host.program, host.pinned)}};
+}
+
 void print_json(const Advice& advice, const JobOptions& job) {
   constexpr std::string_view kKinds[] = {"paste", "leave_unset", "no_setting"};
   const AdviceSearch& search = advice.search;
@@ -320,6 +349,7 @@ void print_json(const Advice& advice, const JobOptions& job) {
   json["disturbances"] = advice.disturbances;
   json["answers"] = answers_json(advice.cells);
   if (advice.target) json["target"] = target_json(*advice.target);
+  if (advice.host) json["host"] = host_json(*advice.host);
   fmt::print("{}\n", json_text(json, 1));
 }
 

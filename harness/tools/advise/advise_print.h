@@ -6,11 +6,18 @@
 #include <string>
 #include <vector>
 
+#include "harness/core/pinned/pinned_rows.h"
 #include "harness/shell/question/card_choice.h"
 #include "harness/tools/advise/advise_search.h"
 #include "results/schema.h"
 
 namespace allocmark {
+
+// Of a job that asks for pinned memory of the host.
+struct HostAdvice {
+  PinnedProgram program;
+  PinnedAdvice pinned;
+};
 
 struct Advice {
   AdviceSearch search = {};
@@ -21,6 +28,7 @@ struct Advice {
   std::string workload = {};  // on the device's card
   std::optional<TargetQuestion> question = std::nullopt;
   std::optional<TargetAnswer> target = std::nullopt;
+  std::optional<HostAdvice> host = std::nullopt;
 };
 
 // `all`: every setting searched, not the finalists alone.

@@ -334,6 +334,9 @@ void HistoryRecorder::add(const Event& event) {
       return add_pool(event);
     case EventKind::Kernel:
     case EventKind::Host:
+    case EventKind::HostAlloc:
+    case EventKind::HostFree:
+    case EventKind::HostRecord:
       return;
   }
 }

@@ -37,6 +37,9 @@ ParityOperationKind operation_kind(EventKind kind) {
     case EventKind::GraphReplay:
     case EventKind::Kernel:
     case EventKind::Host:
+    case EventKind::HostAlloc:
+    case EventKind::HostFree:
+    case EventKind::HostRecord:
       break;
   }
   throw UsageError(

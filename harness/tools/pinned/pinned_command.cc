@@ -1,6 +1,6 @@
-// 'allocmark pinned SIZE...': how much host memory PyTorch pins for buffers, by release and rule.
+// 'allocmark pinned SIZE...' and 'allocmark pinned --workload W': how much host memory PyTorch pins
+// for buffers or a job, by release and rule, and what exact pinning takes.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -13,15 +13,17 @@
 #include <vector>
 
 #include "allocators/caching/config.h"
-#include "allocators/caching/explain.h"
 #include "allocators/caching/release.h"
 #include "allocators/conf/conf.h"
 #include "allocators/host_caching/demand.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/json_text.h"
+#include "harness/core/pinned/pinned_program.h"
+#include "harness/core/pinned/pinned_rows.h"
 #include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"
+#include "workloads/open_workload.h"
 
 namespace allocmark {
 namespace {
@@ -30,16 +32,20 @@ using caching::Rules;
 using host_caching::Buffers;
 
 constexpr const char* kPinnedFooter =
-    "\nAll buffers are held at once, as weights, optimizer states and caches on the host are. "
-    "PyTorch rounds each to a power of two, unless a setting of 2.13 or later says otherwise; "
-    "exact is what mmap and cudaHostRegister take.\n"
+    "\nBuffers are held at once, as weights, optimizer states and caches on the host are; a "
+    "workload also frees and asks again. PyTorch rounds each request to a power of two, unless a "
+    "setting of 2.13 or later says otherwise; exact is what calls without a cache take. 'taking' "
+    "is the time that pinning takes on an H200's host.\n"
     "\nExamples:\n"
     "  allocmark pinned 5x1.20GiB 2.25GiB\n"
     "  allocmark pinned 24x2236817408B --pytorch 2.11.0\n"
+    "  allocmark pinned --workload offload:optimizer,library=fsdp,model=llama-3-8b\n"
     "  allocmark pinned 20.4GiB --conf pinned_max_round_threshold_mb:64\n";
 
 struct PinnedCommand {
   std::vector<std::string> sizes;
+  std::string workload;  // in place of sizes
+  std::uint64_t seed = 1;
   std::string conf = "unset";
   std::string pytorch;  // empty: every release
   std::string format = "table";
@@ -48,8 +54,13 @@ struct PinnedCommand {
 void add_pinned(CLI::App* app, PinnedCommand* command) {
   app->add_option("sizes", command->sizes,
                   "Buffers that are pinned: 2.25GiB, or 5x1.20GiB for five")
-      ->required()
       ->type_name("SIZE");
+  app->add_option("-w,--workload", command->workload,
+                  "A workload that pins, in place of buffers: offload:optimizer, file:PATH")
+      ->type_name("W");
+  app->add_option("--seed", command->seed, "Of the workload")
+      ->capture_default_str()
+      ->type_name("N");
   app->add_option("--conf", command->conf, "The config string, as in PYTORCH_CUDA_ALLOC_CONF")
       ->capture_default_str()
       ->type_name("CONF");
@@ -63,20 +74,13 @@ void add_pinned(CLI::App* app, PinnedCommand* command) {
   app->footer(kPinnedFooter);
 }
 
-// One setting, in releases that do the same with it.
-struct Row {
-  std::vector<const Rules*> releases;
-  std::string conf;     // empty is unset
-  std::string refused;  // why these releases do not accept it; then nothing is pinned
-  host_caching::PinnedNeed need;
-  std::vector<std::string> dangers;
-};
-
 struct PinnedAnswer {
-  std::vector<Buffers> buffers;
-  std::uint64_t asked_bytes = 0;
-  std::uint64_t exact_bytes = 0;
-  std::vector<Row> rows;
+  std::vector<Buffers> buffers;  // empty with a workload
+  std::string workload;          // empty with buffers
+  PinnedProgram program;
+  std::vector<PinnedRow> rows;
+  std::vector<ExactRow> exact;
+  PinnedAdvice advice;  // for the newest of the releases asked for
 };
 
 std::vector<Buffers> read_sizes(const std::vector<std::string>& words) {
@@ -106,43 +110,28 @@ std::vector<Buffers> read_sizes(const std::vector<std::string>& words) {
   return buffers;
 }
 
-Row row_of(const std::vector<Buffers>& buffers, const Rules& rules, const std::string& conf) {
-  Row row{.releases = {&rules}, .conf = conf, .refused = {}, .need = {}, .dangers = {}};
-  const caching::StrictConfig config = caching::parse_strict(conf, rules);
-  if (config.error) {
-    row.refused = to_string(*config.error);
-    return row;
-  }
-  row.need = host_caching::pinned_need(buffers, config.settings);
-  row.dangers = caching::conf_dangers(conf, rules);
-  return row;
-}
-
-// Adds the row, or its release to the last one where that says the same.
-void append(std::vector<Row>* rows, Row row) {
-  if (!rows->empty()) {
-    Row& last = rows->back();
-    if (last.conf == row.conf && last.refused.empty() == row.refused.empty() &&
-        last.need.pinned_bytes == row.need.pinned_bytes && last.dangers == row.dangers) {
-      last.releases.push_back(row.releases.front());
-      return;
-    }
-  }
-  rows->push_back(std::move(row));
-}
-
-// What stops rounding in a release, and is safe there; empty where nothing does.
-std::string exact_conf(const Rules& rules) {
-  if (!caching::find_config_key("pinned_max_round_threshold_mb")->known_to(rules)) return "";
-  return rules.overflows_pinned ? "pinned_max_round_threshold_mb:1,pinned_max_cached_size_mb:1"
-                                : "pinned_max_round_threshold_mb:1";
+PinnedProgram program_of(const PinnedCommand& command, const std::vector<Buffers>& buffers) {
+  if (command.workload.empty()) return pinned_program_of(buffers);
+  PinnedProgram program = read_pinned_program(*open_workload(command.workload, command.seed));
+  if (program.request_count > 0) return program;
+  throw UsageError({.what = "this workload asks for no pinned memory of the host",
+                    .where = "--workload",
+                    .wanted = "events host_alloc, as generator offload makes",
+                    .got = fmt::format("{}, which asks for {} of the device at once",
+                                       command.workload, format_bytes(program.device_bytes_peak)),
+                    .next = "allocmark run --workload shows what it does on a device"});
 }
 
 PinnedAnswer answer_of(const PinnedCommand& command) {
   PinnedAnswer answer;
+  if (command.sizes.empty() == command.workload.empty())
+    throw UsageError({.what = "what is pinned?",
+                      .where = "SIZE, --workload",
+                      .wanted = "buffers, or a workload",
+                      .got = command.sizes.empty() ? "neither" : "both",
+                      .next = "see: allocmark pinned --help"});
   answer.buffers = read_sizes(command.sizes);
-  answer.asked_bytes = host_caching::asked_bytes(answer.buffers);
-  answer.exact_bytes = host_caching::exactly_pinned_bytes(answer.buffers);
+  answer.workload = command.workload;
   const std::string conf = conf_of_user(command.conf);
   std::vector<const Rules*> releases;
   if (command.pytorch.empty()) {
@@ -154,25 +143,20 @@ PinnedAnswer answer_of(const PinnedCommand& command) {
   const caching::StrictConfig newest = caching::parse_strict(conf, *releases.back());
   if (newest.error)
     throw UsageError(told_conf_error(*newest.error, "--conf", conf, releases.back()->allocator()));
-  for (const Rules* rules : releases) append(&answer.rows, row_of(answer.buffers, *rules, conf));
-  if (!conf.empty()) {
-    for (const Rules* rules : releases) append(&answer.rows, row_of(answer.buffers, *rules, ""));
-  }
-  for (const Rules* rules : releases) {
-    const std::string exact = exact_conf(*rules);
-    if (!exact.empty() && exact != conf)
-      append(&answer.rows, row_of(answer.buffers, *rules, exact));
-  }
+  answer.program = program_of(command, answer.buffers);
+  answer.rows = pinned_rows(answer.program, releases, conf);
+  answer.exact = exact_rows(answer.program);
+  answer.advice = advise_pinned(answer.program, *releases.back());
   return answer;
 }
 
 // "2.9 to 2.12", "2.13".
-std::string releases_text(const Row& row) {
+std::string releases_text(const PinnedRow& row) {
   const std::string first = row.releases.front()->name();
   return row.releases.size() == 1 ? first : first + " to " + row.releases.back()->name();
 }
 
-std::string conf_text(const Row& row) { return row.conf.empty() ? "unset" : row.conf; }
+std::string conf_text(const PinnedRow& row) { return row.conf.empty() ? "unset" : row.conf; }
 
 std::string waste_text(std::uint64_t pinned_bytes, std::uint64_t asked_bytes) {
   if (pinned_bytes <= asked_bytes) return "0 B";
@@ -181,60 +165,97 @@ std::string waste_text(std::uint64_t pinned_bytes, std::uint64_t asked_bytes) {
                      100 * static_cast<double>(waste_bytes) / static_cast<double>(asked_bytes));
 }
 
-void print_table(const PinnedAnswer& answer) {
-  std::string text;
-  std::uint64_t count = 0;
-  for (const Buffers& each : answer.buffers) count += each.count;
-  text += fmt::format("asked: {} in {} buffer{}\n\n", format_bytes(answer.asked_bytes), count,
-                      count == 1 ? "" : "s");
+std::string use_text(const PinnedUse& use, std::uint64_t asked_bytes) {
+  return fmt::format("{:>11}  {:<17} {:>6} {:>8.2f} s", format_bytes(use.pinned_bytes_peak),
+                     waste_text(use.pinned_bytes_peak, asked_bytes), use.pin_count,
+                     static_cast<double>(use.pinning_ns) / 1e9);
+}
+
+std::string blocks_text(const PinnedAnswer& answer) {
+  std::string text = fmt::format(
+      "asked: {} in {} buffer{} on the host\n\n", format_bytes(answer.program.asked_bytes_peak),
+      answer.program.request_count, answer.program.request_count == 1 ? "" : "s");
   const auto accepted =
-      std::ranges::find_if(answer.rows, [](const Row& row) { return row.refused.empty(); });
+      std::ranges::find_if(answer.rows, [](const PinnedRow& row) { return row.refused.empty(); });
   text += fmt::format("{:>8} x {:<11} -> block of ({}, {})\n", "count", "size",
                       releases_text(*accepted), conf_text(*accepted));
+  const host_caching::PinnedNeed need =
+      host_caching::pinned_need(answer.buffers, accepted->settings);
   for (std::size_t i = 0; i < answer.buffers.size(); ++i) {
-    text += fmt::format("{:>8} x {:<11} -> {}\n", answer.buffers[i].count,
-                        format_bytes(answer.buffers[i].size_bytes),
-                        format_bytes(accepted->need.block_bytes[i]));
+    text +=
+        fmt::format("{:>8} x {:<11} -> {}\n", answer.buffers[i].count,
+                    format_bytes(answer.buffers[i].size_bytes), format_bytes(need.block_bytes[i]));
   }
-  text += fmt::format("\n{:<13} {:>11}  {:<17} {}\n", "PyTorch", "pinned", "more than asked",
-                      "setting");
-  for (const Row& row : answer.rows) {
-    const std::string conf = conf_text(row);
-    if (!row.refused.empty()) {
-      text += fmt::format("{:<13} {:>11}  {:<17} {}\n", releases_text(row), "refuses it", "", conf);
-      continue;
-    }
-    text += fmt::format("{:<13} {:>11}  {:<17} {}\n", releases_text(row),
-                        format_bytes(row.need.pinned_bytes),
-                        waste_text(row.need.pinned_bytes, answer.asked_bytes), conf);
+  return text;
+}
+
+std::string workload_text(const PinnedAnswer& answer) {
+  return fmt::format(
+      "workload: {}\nhost:     {} asked at once, in {} request{} for pinned memory in all\n"
+      "device:   {} asked at once, not in the table; see 'allocmark run'\n",
+      answer.workload, format_bytes(answer.program.asked_bytes_peak), answer.program.request_count,
+      answer.program.request_count == 1 ? "" : "s", format_bytes(answer.program.device_bytes_peak));
+}
+
+void print_table(const PinnedAnswer& answer) {
+  std::string text = answer.workload.empty() ? blocks_text(answer) : workload_text(answer);
+  text += fmt::format("\n{:<13} {:>11}  {:<17} {:>6} {:>10}  {}\n", "PyTorch", "pinned",
+                      "more than asked", "pins", "taking", "setting");
+  const std::uint64_t asked_bytes = answer.program.asked_bytes_peak;
+  for (const PinnedRow& row : answer.rows) {
+    text += fmt::format("{:<13} {}  {}\n", releases_text(row),
+                        row.refused.empty() ? use_text(row.use, asked_bytes)
+                                            : fmt::format("{:>11}{:37}", "refuses it", ""),
+                        conf_text(row));
   }
-  text += fmt::format("{:<13} {:>11}  {:<17} {}\n", "any", format_bytes(answer.exact_bytes),
-                      waste_text(answer.exact_bytes, answer.asked_bytes),
-                      "exact: mmap + cudaHostRegister");
-  for (const Row& row : answer.rows) {
+  for (const ExactRow& row : answer.exact)
+    text += fmt::format("{:<13} {}  exact: {}\n", "any", use_text(row.use, asked_bytes), row.name);
+  for (const PinnedRow& row : answer.rows) {
     for (const std::string& danger : row.dangers) text += "danger: " + danger + "\n";
   }
+  text += "\n" + verdict_text(answer.program, answer.advice) + "\n";
   print_fitted(stdout, text);
 }
 
+nlohmann::ordered_json json_of(const PinnedUse& use) {
+  return {{"pinned_bytes", use.pinned_bytes_peak},
+          {"pin_count", use.pin_count},
+          {"unpin_count", use.unpin_count},
+          {"pinning_ns", use.pinning_ns}};
+}
+
+nlohmann::ordered_json json_of(const PinnedAnswer& answer, const PinnedRow& row) {
+  nlohmann::ordered_json one = {
+      {"releases", nlohmann::ordered_json::array()}, {"conf", row.conf}, {"refused", row.refused}};
+  for (const Rules* rules : row.releases) one["releases"].push_back(rules->name());
+  one["pinned_bytes"] = nullptr;
+  if (row.refused.empty()) one.update(json_of(row.use));
+  one["block_bytes"] = nlohmann::ordered_json::array();
+  if (row.refused.empty())
+    one["block_bytes"] = host_caching::pinned_need(answer.buffers, row.settings).block_bytes;
+  one["dangers"] = row.dangers;
+  return one;
+}
+
 void print_json(const PinnedAnswer& answer) {
-  nlohmann::ordered_json json = {{"asked_bytes", answer.asked_bytes},
-                                 {"exact_bytes", answer.exact_bytes}};
+  nlohmann::ordered_json json = {{"workload", answer.workload},
+                                 {"place", "host"},
+                                 {"asked_bytes", answer.program.asked_bytes_peak},
+                                 {"exact_bytes", answer.exact.front().use.pinned_bytes_peak},
+                                 {"device_asked_bytes", answer.program.device_bytes_peak},
+                                 {"request_count", answer.program.request_count}};
   json["buffers"] = nlohmann::ordered_json::array();
   for (const Buffers& each : answer.buffers)
     json["buffers"].push_back({{"count", each.count}, {"size_bytes", each.size_bytes}});
   json["rows"] = nlohmann::ordered_json::array();
-  for (const Row& row : answer.rows) {
-    nlohmann::ordered_json one = {{"releases", nlohmann::ordered_json::array()},
-                                  {"conf", row.conf},
-                                  {"refused", row.refused}};
-    for (const Rules* rules : row.releases) one["releases"].push_back(rules->name());
-    one["pinned_bytes"] = nullptr;
-    if (row.refused.empty()) one["pinned_bytes"] = row.need.pinned_bytes;
-    one["block_bytes"] = row.need.block_bytes;
-    one["dangers"] = row.dangers;
-    json["rows"].push_back(std::move(one));
+  for (const PinnedRow& row : answer.rows) json["rows"].push_back(json_of(answer, row));
+  json["exact"] = nlohmann::ordered_json::array();
+  for (const ExactRow& row : answer.exact) {
+    nlohmann::ordered_json one = {{"calls", row.name}};
+    one.update(json_of(row.use));
+    json["exact"].push_back(std::move(one));
   }
+  json["best"] = json_of(answer, answer.advice.rows.front());
   fmt::print("{}\n", json_text(json, 1));
 }
 
@@ -252,7 +273,7 @@ ExitCode run_pinned(const PinnedCommand& command) {
 
 extern const CommandEntry kPinnedCommand;
 constinit const CommandEntry kPinnedCommand{
-    "pinned", "Say how much host memory PyTorch pins for buffers",
+    "pinned", "Say how much host memory PyTorch pins for buffers or a job",
     [](CLI::App* app) { return bind_command(app, add_pinned, run_pinned); }};
 
 }  // namespace allocmark

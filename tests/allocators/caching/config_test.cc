@@ -176,6 +176,14 @@ TEST_CASE("explain tells effective values, and what is inert or in conflict") {
   contains("roundup_power2_divisions:1", "1 means off");
   contains("roundup_power2_divisions:[256:1,1024:4]", "512 MiB");
   contains("pinned_use_cuda_host_register:True", "no effect on device memory");
+  contains("pinned_use_cuda_host_register:True,pinned_num_register_threads:8",
+           "malloc and cudaHostRegister; pages touched by 8 threads");
+  contains("pinned_max_round_threshold_mb:64", "requests of up to 64 MiB");
+  contains("pinned_max_round_threshold_mb:64", "serves only requests that are not larger");
+  contains("pinned_max_cached_size_mb:32", "kept when freed               blocks of up to 32 MiB");
+  contains("pinned_max_cached_size_mb:32", "requests of up to 32 MiB");
+  contains("pinned_reserve_segment_size_mb:512", "512 MiB, at the first request");
+  contains("pinned_use_background_threads:True", "a thread, every 100 us");
   contains("backend:cudaMallocAsync", "stream-ordered pool");
   contains("backend:cudaMallocAsync,max_split_size_mb:64", "PyTorch 2.15 accepts this string");
   contains("max_split_size_mb:128;garbage_interval:5", "PyTorch 2.15 aborts when it is imported");

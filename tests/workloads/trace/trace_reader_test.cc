@@ -89,6 +89,21 @@ TEST_CASE("steps of private pools are read as written") {
   CHECK(written == text);
 }
 
+TEST_CASE("pinned memory of the host is read as written, with ids of its own") {
+  const std::string text = kHead +
+                           "alloc,1,512,0\nhost_alloc,1,4096,0\nhost_record,1,0,3\nfree,1,0,0\n"
+                           "host_free,1,0,0\n";
+  const TemporaryFolder folder;
+  const std::vector<Event> events = read_all(*open_trace_file(folder.write("host.csv", text)));
+  REQUIRE(events.size() == 5);
+  CHECK(events[1] == Event{.id = 1, .size_bytes = 4096, .kind = EventKind::HostAlloc});
+  CHECK(events[2] == Event{.id = 1, .stream = 3, .kind = EventKind::HostRecord});
+  CHECK(events[4] == Event{.id = 1, .kind = EventKind::HostFree});
+  std::string written = kHead;
+  for (const Event& event : events) append_trace_row(event, "", false, &written);
+  CHECK(written == text);
+}
+
 TEST_CASE("tensor kinds are read from the fifth column") {
   const TemporaryFolder folder;
   const std::string path = folder.write(
@@ -199,6 +214,12 @@ TEST_CASE("each broken rule is named with its line") {
       {kHead + "pool_begin,1,1,0\ncapture_begin,1,7,2\n", ":3",
        "capture_begin does not use column size"},
       {kHead + "graph_replay,1,7,0\n", ":2", "graph_replay does not use column size"},
+      {kHead + "host_alloc,1,4096,2\n", ":2", "host_alloc does not use column stream"},
+      {kHead + "host_alloc,1,4096,0\nhost_alloc,1,4096,0\n", ":3", "duplicate id 1"},
+      {kHead + "alloc,1,4096,0\nhost_free,1,0,0\n", ":3", "free of unknown id 1"},
+      {kHead + "host_alloc,1,4096,0\nhost_free,1,0,0\nhost_record,1,0,0\n", ":4",
+       "record after free of id 1"},
+      {kHead + "host_alloc,1,1152921504606846976,0\n", ":2", "size too large"},
       {"# hash: 123abc\n" + kHead + block, ":3", "the head promises other events"},
   };
   for (const Case& item : cases) {

@@ -1,0 +1,134 @@
+// See host_replay.h.
+#include "harness/core/pinned/host_replay.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+#include "allocators/host_caching/host_cache.h"
+#include "base/bytes.h"
+#include "harness/core/pinned/pin_costs.h"
+
+namespace allocmark {
+namespace {
+
+using host_caching::Address;
+using host_caching::HostCache;
+using host_caching::PinKind;
+
+constexpr std::uint64_t kPinnedPageBytes = 4 * kKiB;
+constexpr std::uint64_t kBackgroundStepNs = 100'000;  // between two looks of PyTorch's thread
+
+class CachedPinning {
+ public:
+  CachedPinning(TimedHost& host, const caching::Settings& settings)
+      : cache_(host, settings), has_thread_(settings.pinned_use_background_threads) {}
+
+  Address allocate(std::uint64_t size_bytes) { return cache_.allocate(size_bytes).address; }
+  void use(Address address, std::uint32_t stream) { (void)cache_.use(address, stream); }
+  void free(Address address) { cache_.deallocate(address); }
+  // Time has passed.
+  void pass() {
+    if (has_thread_) cache_.background_pass();
+  }
+
+ private:
+  HostCache cache_;
+  bool has_thread_;
+};
+
+class ExactPinning {
+ public:
+  ExactPinning(TimedHost& host, PinKind kind) : host_(host), kind_(kind) {}
+
+  Address allocate(std::uint64_t size_bytes) {
+    if (size_bytes == 0) return 0;
+    return host_.pin((size_bytes + kPinnedPageBytes - 1) / kPinnedPageBytes * kPinnedPageBytes,
+                     kind_, 1);
+  }
+  void use(Address address, std::uint32_t stream) { streams_[address].insert(stream); }
+  void free(Address address) {
+    if (address == 0) return;
+    for (const std::uint32_t stream : streams_[address]) host_.wait_for(stream);
+    streams_.erase(address);
+    host_.unpin(address, kind_);
+  }
+  void pass() {}
+
+ private:
+  TimedHost& host_;
+  PinKind kind_;
+  std::unordered_map<Address, std::set<std::uint32_t>> streams_{};  // that use a block
+};
+
+template <typename Pinning>
+class Player {
+ public:
+  Player(TimedHost& host, Pinning& pinning) : host_(host), pinning_(pinning) {}
+
+  PinnedUse play(const PinnedProgram& program) {
+    PinnedUse use;
+    for (const Event& event : program.events) {
+      step(event);
+      use.pinned_bytes_peak = std::max(use.pinned_bytes_peak, host_.pinned_bytes());
+    }
+    use.pin_count = host_.pin_calls();
+    use.unpin_count = host_.unpin_calls();
+    use.pinning_ns = host_.pinning_ns();
+    return use;
+  }
+
+ private:
+  void step(const Event& event) {
+    switch (event.kind) {
+      case EventKind::HostAlloc:
+        blocks_[event.id] = pinning_.allocate(event.size_bytes);
+        break;
+      case EventKind::HostFree:
+        pinning_.free(blocks_.at(event.id));
+        blocks_.erase(event.id);
+        break;
+      case EventKind::HostRecord:
+        if (blocks_.at(event.id) != 0) pinning_.use(blocks_.at(event.id), event.stream);
+        break;
+      case EventKind::Kernel:
+        host_.launch(event.stream, event.duration_ns());
+        break;
+      case EventKind::Busy:
+        host_.launch_gated(event.stream);
+        break;
+      case EventKind::Host:
+        host_.work(event.duration_ns());
+        break;
+      case EventKind::Sync:
+        host_.synchronize();
+        break;
+      default:
+        break;  // of the device's allocator alone; empty_cache leaves pinned memory, too
+    }
+    if (host_.now_ns() < next_pass_ns_) return;
+    pinning_.pass();
+    next_pass_ns_ = host_.now_ns() + kBackgroundStepNs;
+  }
+
+  TimedHost& host_;
+  Pinning& pinning_;
+  std::unordered_map<std::uint64_t, Address> blocks_{};
+  std::uint64_t next_pass_ns_ = 0;
+};
+
+}  // namespace
+
+PinnedUse replay_cached(const PinnedProgram& program, const caching::Settings& settings) {
+  TimedHost host(program.stream_count);
+  CachedPinning pinning(host, settings);
+  return Player(host, pinning).play(program);
+}
+
+PinnedUse replay_exact(const PinnedProgram& program, PinKind kind) {
+  TimedHost host(program.stream_count);
+  ExactPinning pinning(host, kind);
+  return Player(host, pinning).play(program);
+}
+
+}  // namespace allocmark

@@ -1,0 +1,378 @@
+// The other kinds of generator offload: batches of a data loader, a server's KV cache on the host,
+// and weights that are streamed to the device layer by layer.
+#include <algorithm>
+#include <deque>
+#include <string>
+#include <utility>
+
+#include "base/random.h"
+#include "workloads/programs/offload.h"
+
+namespace allocmark {
+namespace {
+
+struct PinningLoaderConfig {
+  std::uint64_t batch = 0;  // items of a batch
+  std::uint64_t item_bytes = 0;
+  std::uint64_t label_bytes = 0;     // of an item
+  std::uint64_t spread_percent = 0;  // how far a batch's items may be from item_bytes
+  std::uint64_t depth = 0;           // batches that wait, pinned
+  std::uint64_t batch_count = 0;
+  std::uint64_t step_ns = 0;
+  bool syncs = false;  // the loop waits for each step
+  std::uint64_t bus_gbs = 0;
+};
+
+// torch.utils.data.DataLoader(pin_memory=True): a thread pins what the workers made. The next batch
+// is there before the loop lets go of the last one.
+class PinningLoader {
+ public:
+  using Config = PinningLoaderConfig;
+  PinningLoader(const PinningLoaderConfig& config, std::uint64_t seed, EventBatch* batch)
+      : config_(config), random_(seed), batch_(batch), copies_(config.bus_gbs, batch) {}
+
+  // A step of the loop per call.
+  bool advance();
+
+ private:
+  struct Batch {
+    std::uint64_t data_bytes = 0;
+    std::uint64_t data = 0, labels = 0;  // pinned blocks
+  };
+  void pin_one();
+  void drop(const Batch& batch) {
+    batch_->host_free(batch.data);
+    batch_->host_free(batch.labels);
+  }
+
+  PinningLoaderConfig config_;
+  Random random_;
+  EventBatch* batch_;
+  HostCopies copies_;
+  std::deque<Batch> waiting_;
+  std::vector<Batch> current_;            // that the loop's variable holds: one, or none yet
+  std::vector<std::uint64_t> on_device_;  // its blocks there
+  std::uint64_t pinned_count_ = 0;
+  std::uint64_t step_ = 0;
+};
+
+void PinningLoader::pin_one() {
+  if (pinned_count_++ >= config_.batch_count) return;
+  const std::uint64_t percent =
+      random_.between(100 - config_.spread_percent, 100 + config_.spread_percent);
+  const std::uint64_t data_bytes =
+      std::max<std::uint64_t>(1, config_.batch * config_.item_bytes / 100 * percent);
+  Batch made{.data_bytes = data_bytes};
+  made.data = batch_->host_allocate(data_bytes);
+  made.labels = batch_->host_allocate(config_.batch * config_.label_bytes);
+  waiting_.push_back(made);
+}
+
+bool PinningLoader::advance() {
+  batch_->mark("step", step_++);
+  while (pinned_count_ < std::min(config_.depth, config_.batch_count)) pin_one();
+  const Batch next = waiting_.front();
+  waiting_.pop_front();
+  pin_one();
+  for (const Batch& last : std::exchange(current_, {next})) drop(last);
+  const std::vector<std::uint64_t> last_on_device = std::exchange(on_device_, {});
+  on_device_.push_back(batch_->allocate({.size_bytes = next.data_bytes}));
+  copies_.copy(next.data, next.data_bytes, 0);
+  on_device_.push_back(batch_->allocate({.size_bytes = config_.batch * config_.label_bytes}));
+  copies_.copy(next.labels, config_.batch * config_.label_bytes, 0);
+  for (const std::uint64_t block : last_on_device) batch_->free(block);
+  batch_->kernel(config_.step_ns, 0);
+  if (config_.syncs) batch_->sync();
+  if (step_ < config_.batch_count) return true;
+  batch_->mark("end");
+  batch_->sync();
+  for (const Batch& last : current_) drop(last);
+  for (const std::uint64_t block : on_device_) batch_->free(block);
+  return false;
+}
+
+// Of a prompt, so that a request's events are few.
+constexpr std::size_t kChunksAtOnce = 512;
+
+struct KvCacheConfig {
+  std::uint64_t buffer_count = 0;  // whole buffers, made at the start; 0: pieces
+  std::uint64_t buffer_bytes = 0;
+  std::uint64_t chunk_tokens = 0;
+  std::uint64_t token_bytes = 0;   // keys and values of one token in all layers
+  bool keeps_rest = false;         // the last tokens of a prompt, fewer than a chunk
+  std::uint64_t budget_bytes = 0;  // asked for at once, at most
+  std::uint64_t request_count = 0;
+  std::uint64_t tokens_max = 0;   // of a prompt
+  std::uint64_t hit_percent = 0;  // requests whose prefix is read back
+  std::uint64_t bus_gbs = 0;
+};
+
+// Chunks of prompts go to the host, the oldest ones make room, and some prompts are read back.
+// With whole buffers the cache cuts them itself: PyTorch sees the buffers alone.
+class HostKvCache {
+ public:
+  using Config = KvCacheConfig;
+  HostKvCache(const KvCacheConfig& config, std::uint64_t seed, EventBatch* batch)
+      : config_(config), random_(seed), batch_(batch), copies_(config.bus_gbs, batch) {}
+
+  // The buffers, a request or the end per call.
+  bool advance();
+
+ private:
+  struct Chunk {
+    std::uint64_t block = 0, size_bytes = 0;
+  };
+  void serve_from_buffers();
+  void serve();
+  void store(std::uint64_t size_bytes);
+
+  KvCacheConfig config_;
+  Random random_;
+  EventBatch* batch_;
+  HostCopies copies_;
+  std::deque<Chunk> chunks_;  // the oldest first
+  std::uint64_t live_bytes_ = 0;
+  std::uint64_t served_ = 0;
+  bool is_set_up_ = false;
+  bool is_ending_ = false;
+};
+
+bool HostKvCache::advance() {
+  if (!is_set_up_) {
+    batch_->mark("setup");
+    for (std::uint64_t i = 0; i < config_.buffer_count; ++i)
+      chunks_.push_back(
+          {batch_->host_allocate(config_.buffer_bytes, TensorKind::KvCache), config_.buffer_bytes});
+    is_set_up_ = true;
+    return true;
+  }
+  if (served_ < config_.request_count) {
+    batch_->mark("request", served_++);
+    config_.buffer_count > 0 ? serve_from_buffers() : serve();
+    return true;
+  }
+  if (!is_ending_) {
+    batch_->mark("end");
+    batch_->sync();
+    is_ending_ = true;
+  }
+  for (std::size_t i = 0; i < kChunksAtOnce && !chunks_.empty(); ++i) {
+    batch_->host_free(chunks_.front().block);
+    chunks_.pop_front();
+  }
+  return !chunks_.empty();
+}
+
+void HostKvCache::serve_from_buffers() {
+  for (const Chunk& buffer : chunks_)
+    copies_.copy(buffer.block, std::min<std::uint64_t>(buffer.size_bytes, 64 << 20), kCopyStream);
+}
+
+void HostKvCache::serve() {
+  const std::uint64_t tokens = random_.between(1, config_.tokens_max);
+  const std::uint64_t on_device =
+      batch_->allocate({.size_bytes = tokens * config_.token_bytes, .tensor = TensorKind::KvCache});
+  if (random_.below(100) < config_.hit_percent) {
+    const std::size_t count = std::min<std::size_t>(chunks_.size(), tokens / config_.chunk_tokens);
+    for (std::size_t i = chunks_.size() - count; i < chunks_.size(); ++i)
+      copies_.copy(chunks_[i].block, chunks_[i].size_bytes, kCopyStream);
+  }
+  for (std::uint64_t left = tokens; left > 0;) {
+    const std::uint64_t part = std::min(left, config_.chunk_tokens);
+    left -= part;
+    if (part == config_.chunk_tokens || config_.keeps_rest) store(part * config_.token_bytes);
+  }
+  batch_->sync();
+  batch_->free(on_device);
+}
+
+void HostKvCache::store(std::uint64_t size_bytes) {
+  while (!chunks_.empty() && live_bytes_ + size_bytes > config_.budget_bytes) {
+    batch_->host_free(chunks_.front().block);
+    live_bytes_ -= chunks_.front().size_bytes;
+    chunks_.pop_front();
+  }
+  const std::uint64_t block = batch_->host_allocate(size_bytes, TensorKind::KvCache);
+  chunks_.push_back({block, size_bytes});
+  live_bytes_ += size_bytes;
+  copies_.copy(block, size_bytes, kCopyStream);
+}
+
+struct StreamedWeightsConfig {
+  LayerTensors layers_bytes;  // of each tensor, by layer
+  std::uint64_t pass_count = 0;
+  std::uint64_t compute_ns = 0;  // of a layer
+  std::uint64_t bus_gbs = 0;
+};
+
+// StreamedWeights stay pinned on the host; a layer comes to the device while the one before
+// computes.
+class StreamedWeights {
+ public:
+  using Config = StreamedWeightsConfig;
+  StreamedWeights(const StreamedWeightsConfig& config, std::uint64_t /*seed*/, EventBatch* batch)
+      : config_(config), batch_(batch), copies_(config.bus_gbs, batch) {}
+
+  // A layer, or what lies between the passes, per call.
+  bool advance();
+
+ private:
+  struct Tensor {
+    std::uint64_t block = 0, size_bytes = 0;
+  };
+  void pin_layer();
+  void stream_layer();
+  void drop_layer() {
+    for (const std::uint64_t block : on_device_) batch_->free(block);
+    on_device_.clear();
+  }
+
+  StreamedWeightsConfig config_;
+  EventBatch* batch_;
+  HostCopies copies_;
+  std::vector<std::vector<Tensor>> pinned_;
+  std::vector<std::uint64_t> on_device_;  // blocks of the layer that computes
+  std::size_t layer_ = 0;
+  std::uint64_t pass_ = 0;
+};
+
+bool StreamedWeights::advance() {
+  if (pinned_.size() < config_.layers_bytes.size()) {
+    pin_layer();
+    return true;
+  }
+  if (pass_ < config_.pass_count) {
+    if (layer_ == 0) batch_->mark("pass", pass_);
+    stream_layer();
+    if (++layer_ < pinned_.size()) return true;
+    layer_ = 0;
+    ++pass_;
+    return true;
+  }
+  if (layer_ == 0) {
+    batch_->mark("end");
+    batch_->sync();
+    drop_layer();
+  }
+  for (const Tensor& tensor : pinned_[layer_]) batch_->host_free(tensor.block);
+  return ++layer_ < pinned_.size();
+}
+
+void StreamedWeights::pin_layer() {
+  if (pinned_.empty()) batch_->mark("setup");
+  std::vector<Tensor> layer;
+  for (const std::uint64_t size_bytes : config_.layers_bytes[pinned_.size()])
+    layer.push_back({batch_->host_allocate(size_bytes, TensorKind::Parameter), size_bytes});
+  pinned_.push_back(std::move(layer));
+}
+
+void StreamedWeights::stream_layer() {
+  std::vector<std::uint64_t> next;
+  for (const Tensor& tensor : pinned_[layer_]) {
+    next.push_back(batch_->allocate(
+        {.size_bytes = tensor.size_bytes, .stream = kCopyStream, .tensor = TensorKind::Parameter}));
+    copies_.copy(tensor.block, tensor.size_bytes, kCopyStream);
+  }
+  drop_layer();
+  on_device_ = std::move(next);
+  for (const std::uint64_t block : on_device_) batch_->record(block, 0);
+  batch_->kernel(config_.compute_ns, 0);
+}
+
+// `tensor_mib=96/36/9,tensor_count=3/3/2`: what each layer has, or the tensors of a model.
+LayerTensors read_layers_bytes(Parameters& parameters) {
+  if (parameters.given("tensor_mib") == nullptr) {
+    LayerTensors layers = read_layer_tensors(parameters);
+    for (std::vector<std::uint64_t>& layer : layers)
+      for (std::uint64_t& size : layer) size *= 2;
+    return layers;
+  }
+  const std::vector<std::uint64_t> sizes_mib =
+      parameters.numbers("tensor_mib", {.preset = 1, .lowest = 1, .highest = 1 << 20});
+  const std::vector<std::uint64_t> counts =
+      parameters.numbers("tensor_count", {.preset = 1, .lowest = 1, .highest = 1024});
+  if (counts.size() != sizes_mib.size())
+    parameters.refuse_value(
+        "tensor_count", "as many numbers as tensor_mib has: " + std::to_string(sizes_mib.size()),
+        counts.size());
+  std::uint64_t tensor_count = 0;
+  for (const std::uint64_t count : counts) tensor_count += count;
+  if (tensor_count > 1000)
+    parameters.refuse_value("tensor_count", "at most 1000 tensors in a layer", tensor_count);
+  const std::uint64_t layer_count =
+      parameters.number("layers", {.preset = 1, .lowest = 1, .highest = 1024});
+  std::vector<std::uint64_t> layer;
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    layer.insert(layer.end(), counts[i], sizes_mib[i] << 20);
+  return LayerTensors(layer_count, layer);
+}
+
+constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 42;
+
+}  // namespace
+
+std::unique_ptr<EventSource> make_offload_loader(Parameters& parameters, std::uint64_t seed) {
+  PinningLoaderConfig config;
+  config.batch = parameters.number("batch", {.preset = 256, .lowest = 1, .highest = 1 << 20});
+  config.item_bytes =
+      parameters.size_bytes("item_bytes", {.preset = 602112, .lowest = 1, .highest = 1 << 30});
+  config.label_bytes =
+      parameters.size_bytes("label_bytes", {.preset = 8, .lowest = 1, .highest = 1 << 20});
+  config.spread_percent =
+      parameters.number("spread_percent", {.preset = 0, .lowest = 0, .highest = 100});
+  const std::uint64_t workers =
+      parameters.number("workers", {.preset = 4, .lowest = 1, .highest = 64});
+  config.depth = workers * parameters.number("prefetch", {.preset = 2, .lowest = 1, .highest = 16});
+  config.batch_count =
+      parameters.number("batches", {.preset = 50, .lowest = 1, .highest = 1'000'000});
+  config.step_ns =
+      parameters.number("step_us", {.preset = 20'000, .lowest = 1, .highest = 60'000'000}) * 1000;
+  config.syncs = parameters.number("sync", {.preset = 1, .lowest = 0, .highest = 1}) == 1;
+  config.bus_gbs = read_bus_gbs(parameters);
+  return make_generated<PinningLoader>(parameters, {.name = "offload", .seed = seed}, config);
+}
+
+std::unique_ptr<EventSource> make_offload_kv_cache(Parameters& parameters, std::uint64_t seed) {
+  KvCacheConfig config;
+  if (parameters.choice("layout", {"buffers", "chunks"}) == 0) {
+    config.buffer_count = parameters.number("buffers", {.preset = 1, .lowest = 1, .highest = 1024});
+    config.buffer_bytes = parameters.size_bytes(
+        "buffer_bytes", {.preset = std::uint64_t{5} << 30, .lowest = 1, .highest = kSizeMax});
+    config.request_count =
+        parameters.number("requests", {.preset = 4, .lowest = 0, .highest = 1'000'000});
+  } else {
+    config.chunk_tokens =
+        parameters.number("chunk_tokens", {.preset = 256, .lowest = 1, .highest = 1 << 20});
+    config.token_bytes =
+        parameters.size_bytes("token_bytes", {.preset = 131'072, .lowest = 1, .highest = 1 << 30});
+    config.keeps_rest = parameters.number("rest", {.preset = 1, .lowest = 0, .highest = 1}) == 1;
+    config.budget_bytes = parameters.size_bytes(
+        "budget_bytes", {.preset = std::uint64_t{5} << 30, .lowest = 1, .highest = kSizeMax});
+    config.request_count =
+        parameters.number("requests", {.preset = 200, .lowest = 1, .highest = 1'000'000});
+    config.tokens_max =
+        parameters.number("tokens_max", {.preset = 4096, .lowest = 1, .highest = 1 << 20});
+    if (config.tokens_max > kChunksAtOnce * config.chunk_tokens)
+      parameters.refuse_value("tokens_max",
+                              "at most " + std::to_string(kChunksAtOnce) + " times chunk_tokens",
+                              config.tokens_max);
+    config.hit_percent =
+        parameters.number("hit_percent", {.preset = 30, .lowest = 0, .highest = 100});
+  }
+  config.bus_gbs = read_bus_gbs(parameters);
+  return make_generated<HostKvCache>(parameters,
+                                     {.name = "offload", .seed = seed, .stream_count = 2}, config);
+}
+
+std::unique_ptr<EventSource> make_offload_weights(Parameters& parameters, std::uint64_t seed) {
+  StreamedWeightsConfig config;
+  config.layers_bytes = read_layers_bytes(parameters);
+  config.pass_count = parameters.number("passes", {.preset = 2, .lowest = 0, .highest = 100'000});
+  config.compute_ns =
+      parameters.number("layer_us", {.preset = 2000, .lowest = 1, .highest = 1'000'000}) * 1000;
+  config.bus_gbs = read_bus_gbs(parameters);
+  return make_generated<StreamedWeights>(
+      parameters, {.name = "offload", .seed = seed, .stream_count = 2}, std::move(config));
+}
+
+}  // namespace allocmark
