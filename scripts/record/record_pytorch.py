@@ -300,6 +300,7 @@ class Converter:
         self.streams = Streams()
         self.pools = PoolRows(self)
         self.ids = {}  # address -> (id, bytes)
+        self.host_ids = {}  # of pinned blocks of the host: number -> id
         self.id_last = 0
         self.operation_count = 0
         self.live_bytes = 0
@@ -355,10 +356,21 @@ class Converter:
         elif position.kind == "pool":
             call, *arguments = position.value
             getattr(self.pools, call)(*arguments)
+        elif position.kind == "host":
+            self.place_host(*position.value)
         else:
             address, stream = position.value
             if address in self.ids:  # else a view into memory that this allocator does not own
                 self.add(f"record,{self.ids[address][0]},0,{self.streams.index(stream)}")
+
+    def place_host(self, what, number, value=0):
+        """A step of a pinned block of the host: "alloc" of so many bytes, "use" by a raw stream, "free"."""
+        if what == "alloc":
+            if self.add(f"host_alloc,{len(self.host_ids) + 1},{value},0"):
+                self.host_ids[number] = len(self.host_ids) + 1
+        elif number in self.host_ids:  # else the trace was cut before it
+            stream = self.streams.index(value) if what == "use" else 0
+            self.add(f"host_record,{self.host_ids[number]},0,{stream}" if what == "use" else f"host_free,{self.host_ids[number]},0,0")
 
     def place_until(self, count, kinds=()):
         """Places the positions up to `count`; with `kinds` those up to the first of these kinds, if there is one."""
@@ -1120,6 +1132,69 @@ class PoolWatch:
             finalizer.detach()
 
 
+class HostWatch:
+    """Notes pinned memory of the host that a program asks PyTorch for, and its copies that do not wait."""
+
+    FACTORIES = ("empty", "empty_like", "empty_strided", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "rand", "rand_like",
+                 "randn", "randn_like", "randint", "arange", "tensor")
+
+    def __init__(self, recording):
+        self.recording = recording
+        self.torch = recording.torch
+        self.numbers = {}  # address of a pinned block -> its number
+        self.number_last = 0
+        self.finalizers = []
+
+    def begin(self):
+        def nothing(*_, **__):
+            pass
+
+        wrap, tensor = self.recording.wrap, self.torch.Tensor
+        for name in self.FACTORIES:
+            wrap(self.torch, name, nothing, given=lambda answer, *_, **options: options.get("pin_memory") and self.made(answer))
+        wrap(tensor, "pin_memory", nothing, given=lambda answer, source, *_, **__: answer is not source and self.made(answer))
+        for name in ("to", "cuda"):
+            wrap(tensor, name, nothing, given=self.moved)
+        wrap(tensor, "copy_", nothing, given=self.copied)
+
+    def made(self, tensor):
+        storage = tensor.untyped_storage()
+        address = storage.data_ptr()
+        if address == 0 or address in self.numbers:
+            return
+        self.number_last += 1
+        self.numbers[address] = self.number_last
+        self.note("alloc", self.number_last, storage.nbytes())
+        self.finalizers.append(weakref.finalize(storage, self.gone, address))
+
+    def gone(self, address):
+        self.note("free", self.numbers.pop(address))
+
+    def note(self, *value):
+        self.recording.note("host", value)
+
+    def used(self, tensor):
+        number = None if tensor.is_cuda else self.numbers.get(tensor.untyped_storage().data_ptr())
+        if number is not None:
+            self.note("use", number, self.torch.cuda.current_stream().cuda_stream)
+
+    def moved(self, answer, source, *_, non_blocking=False, **__):
+        """A copy from the device that does not wait has a pinned block of its own."""
+        if not non_blocking or answer is source or source.is_cuda == answer.is_cuda:
+            return
+        if source.is_cuda and answer.is_pinned():
+            self.made(answer)
+        self.used(source if answer.is_cuda else answer)
+
+    def copied(self, _, target, source, non_blocking=False, **__):
+        if non_blocking and source.is_cuda != target.is_cuda:
+            self.used(source if target.is_cuda else target)
+
+    def end(self):
+        for finalizer in self.finalizers:
+            finalizer.detach()
+
+
 class Recording:
     """One recording on one device, between begin() and end(). Use record()."""
 
@@ -1144,6 +1219,7 @@ class Recording:
         self.count_first = 0
         self.watch = (KernelWatch if kernels else MarkWatch)(self.torch, self.device)
         self.pool_watch = PoolWatch(self)
+        self.host_watch = HostWatch(self)
         self.converter = None  # after end(): rows, live_bytes_peak, operation_count
 
     def request_count(self):
@@ -1160,8 +1236,9 @@ class Recording:
         self.note("mark", check_label(label))
         self.watch.mark(label)
 
-    def wrap(self, owner, name, before, after=None, done=None):
-        """Lets `before` see the calls of owner.name until end(), `after` when they began, and `done` those that came to an end."""
+    def wrap(self, owner, name, before, after=None, done=None, given=None):
+        """Lets `before` see the calls of owner.name until end(), `after` when they began, `done` those that came to an end, and `given`
+        these with their answer."""
         if not hasattr(owner, name):
             return
         original, is_own = getattr(owner, name), name in vars(owner)
@@ -1176,6 +1253,8 @@ class Recording:
                     after(begin_ns, *arguments)
             if done is not None:
                 done(*arguments, **options)
+            if given is not None:
+                given(answer, *arguments, **options)
             return answer
 
         setattr(owner, name, seen)
@@ -1211,6 +1290,7 @@ class Recording:
             self.wrap(owner, "empty_cache", lambda *_: self.note("empty_cache"), lambda begin_ns, *_: self.watch.leave_out(begin_ns))
         self.wrap(self.torch.Tensor, "record_stream", self.note_record_stream)
         self.pool_watch.begin()
+        self.host_watch.begin()
         self.watch.begin()
         if not self.watch.sees_waits:
             self.wrap(self.torch.cuda, "synchronize", lambda *_, **__: None, lambda begin_ns, *_: self.watch.wait(begin_ns))
@@ -1244,10 +1324,12 @@ class Recording:
         traces = snapshot.get("device_traces", [])
         entries = traces[self.device] if self.device < len(traces) else []
         found = [0, *(entry["stream"] for entry in entries if entry["action"] == "alloc")]
-        return list(dict.fromkeys([*found, *(one.value[1] for one in self.positions if one.kind == "record")]))
+        used = [one.value[2] for one in self.positions if one.kind == "host" and one.value[0] == "use"]
+        return list(dict.fromkeys([*found, *(one.value[1] for one in self.positions if one.kind == "record"), *used]))
 
     def stop_watching(self):
         self.pool_watch.end()
+        self.host_watch.end()
         while self.undo:
             self.undo.pop()()
 
