@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "allocators/backend/backend.h"
+#include "allocators/bfc/bfc.h"
 #include "allocators/caching/caching.h"
 #include "allocators/caching/release.h"
 #include "allocators/conf/conf.h"
@@ -34,6 +35,8 @@ std::span<const BackendEntry> backend_registry() {
       thrust_pool_entry(),  //
       rmm_entry(),          //
       vmm_stitch_entry(),   //
+      bfc_tf_entry(),       //
+      bfc_xla_entry(),      //
       pluggable_entry(),
   };
   return entries;

@@ -46,6 +46,16 @@ std::uint64_t ConfReader::number(const ConfPair& pair, ConfRange range) {
   return value;
 }
 
+double ConfReader::fraction(const ConfPair& pair, bool may_be_zero) {
+  double value = 0;
+  const char* const end = pair.value.data() + pair.value.size();
+  const auto [stop, error] = std::from_chars(pair.value.data(), end, value);
+  const bool in_range = (may_be_zero ? value >= 0 : value > 0) && value <= 1;
+  if (error == std::errc{} && stop == end && in_range) return value;
+  fail(pair, may_be_zero ? "a number from 0 to 1" : "a number above 0, at most 1");
+  return 1;
+}
+
 std::uint64_t ConfReader::bytes(const ConfPair& pair, const BytesRule& rule) {
   const std::optional<std::uint64_t> value = parse_bytes_or_count(pair.value);
   const bool in_range = value && *value >= rule.range.lowest && *value <= rule.range.highest;

@@ -29,6 +29,8 @@ class ConfReader {
   [[nodiscard]] bool boolean(const ConfPair& pair);
   // A whole number in decimal digits.
   [[nodiscard]] std::uint64_t number(const ConfPair& pair, ConfRange range);
+  // A part of something: a number above 0, or from 0 on, up to 1.
+  [[nodiscard]] double fraction(const ConfPair& pair, bool may_be_zero);
   // A byte size ("4096", "2MiB"); where `power_of_two`, nothing else.
   struct BytesRule {
     ConfRange range;

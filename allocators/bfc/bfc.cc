@@ -1,0 +1,290 @@
+// The heap on cudaMalloc, its config keys and its two entries; see bfc.h.
+#include "allocators/bfc/bfc.h"
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "allocators/backend/stream_uses.h"
+#include "allocators/conf/conf.h"
+#include "allocators/conf/conf_value.h"
+#include "allocators/cuda/cuda_check.h"
+#include "base/bytes.h"
+#include "base/error.h"
+
+namespace allocmark {
+namespace {
+
+using bfc::Handle;
+using bfc::HeapOptions;
+using bfc::Region;
+
+// A device gives whole pages: of a limit beyond them its own would refuse the first region. XLA
+// rounds up, because there the memory of the card is more than the limit.
+constexpr std::uint64_t kPageBytes = 2 * kMiB;
+
+// One of the two allocators.
+struct Flavour {
+  std::string_view name;  // of the rules
+  std::string_view summary;
+  std::vector<std::string> keys;
+  double fraction = 1;  // of the memory that is free
+};
+
+const Flavour& tf() {
+  static const Flavour flavour{
+      .name = "tf2.21",
+      .summary = "TensorFlow 2.21's BFCAllocator, rebuilt: best fit with coalescing",
+      .keys = {"fraction", "allow_growth", "garbage_collection", "fragmentation_fraction"},
+      .fraction = 1};
+  return flavour;
+}
+
+const Flavour& xla() {
+  static const Flavour flavour{
+      .name = "xla-2026-09",
+      .summary = "the BFCAllocator of XLA and JAX of September 2026, rebuilt",
+      .keys = {"fraction", "preallocate", "spatial_partitioning", "garbage_collection",
+               "fragmentation_fraction"},
+      .fraction = 0.75};
+  return flavour;
+}
+
+struct BfcConf {
+  HeapOptions heap;
+  double fraction = 1;
+  std::optional<ErrorText> error;
+};
+
+BfcConf read_conf(const Flavour& flavour, std::string_view text) {
+  ConfSplit split = split_conf(text, flavour.keys);
+  BfcConf conf{.heap = bfc::rules_of(flavour.name),
+               .fraction = flavour.fraction,
+               .error = std::move(split.error)};
+  ConfReader reader(conf.error);
+  std::optional<bool> partitions;
+  for (const ConfPair& pair : split.pairs) {
+    if (pair.key == "fraction") conf.fraction = reader.fraction(pair, false);
+    if (pair.key == "allow_growth") conf.heap.allow_growth = reader.boolean(pair);
+    if (pair.key == "preallocate") conf.heap.allow_growth = !reader.boolean(pair);
+    if (pair.key == "garbage_collection") conf.heap.garbage_collection = reader.boolean(pair);
+    if (pair.key == "fragmentation_fraction")
+      conf.heap.fragmentation_fraction = reader.fraction(pair, true);
+    if (pair.key == "spatial_partitioning") partitions = reader.boolean(pair);
+  }
+  // Two ends need memory whose place is known from the start; XLA leaves them without.
+  if (conf.heap.allow_growth) conf.heap.spatial_partitioning = false;
+  if (partitions) {
+    if (*partitions && conf.heap.allow_growth) {
+      reader.fail(split.pairs.back(), "no spatial_partitioning:True with preallocate:False");
+    }
+    conf.heap.spatial_partitioning = *partitions;
+  }
+  return conf;
+}
+
+class CudaMallocSource final : public bfc::Source {
+ public:
+  std::optional<Region> take(std::uint64_t /*alignment_bytes*/, std::uint64_t size_bytes) override {
+    void* memory = nullptr;
+    const cudaError_t error = cudaMalloc(&memory, size_bytes);
+    if (is_out_of_memory(error)) {
+      ++refusal_count_;
+      return std::nullopt;
+    }
+    ALLOCMARK_CUDA_CHECK(error);
+    return Region{.address = reinterpret_cast<std::uint64_t>(memory), .size_bytes = size_bytes};
+  }
+  // Never throws: the heap's destructor calls it, and half-way through giving memory back.
+  void give(const Region& region) override {
+    (void)cudaFree(reinterpret_cast<void*>(region.address));
+    (void)cudaGetLastError();
+  }
+  // Times that the device had less than was asked for.
+  [[nodiscard]] std::uint64_t refusal_count() const { return refusal_count_; }
+
+ private:
+  std::uint64_t refusal_count_ = 0;
+};
+
+class BfcBackend final : public Backend {
+ public:
+  explicit BfcBackend(const HeapOptions& options)
+      : limit_bytes_(options.limit_bytes),
+        end_(options.spatial_partitioning ? bfc::End::Upper : bfc::End::Lower),
+        heap_(options, source_) {}
+  BfcBackend(const BfcBackend&) = delete;
+  BfcBackend& operator=(const BfcBackend&) = delete;
+  // Gives back all regions, live blocks too; cudaFree waits for the device's work.
+  ~BfcBackend() override = default;
+
+  // The caller owns the block and gives it back with deallocate, on any thread. The stream plays no
+  // part: TensorFlow and XLA run all kernels on one. Blocks the host only as cudaMalloc does, for a
+  // new region, and as cudaFree does, where garbage_collection gives one back.
+  [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes,
+                                        cudaStream_t /*stream*/) override {
+    if (size_bytes == 0) return {};
+    constexpr AllocateResult kOutOfMemory{.pointer = nullptr,
+                                          .status = AllocateStatus::OutOfMemory};
+    if (size_bytes > kTiB * 256) return kOutOfMemory;  // near 2^64 rounding would wrap
+    const std::lock_guard lock(mutex_);
+    const std::optional<std::uint64_t> address =
+        heap_.allocate({.size_bytes = size_bytes, .end = end_});
+    if (!address) return kOutOfMemory;
+    return {.pointer = reinterpret_cast<void*>(*address), .status = AllocateStatus::Ok};
+  }
+
+  // Blocks the host until the streams are done that record_stream named for the block; TensorFlow
+  // and XLA keep such a block until then.
+  void deallocate(void* pointer, std::uint64_t /*size_bytes*/, cudaStream_t /*stream*/) override {
+    if (pointer == nullptr) return;
+    const std::lock_guard lock(mutex_);
+    const auto address = reinterpret_cast<std::uint64_t>(pointer);
+    const Handle handle = heap_.chunks().find(address);
+    if (handle == bfc::kNoChunk || !heap_.chunks().at(handle).in_use()) {
+      throw EnvironmentError({.what = "invalid device pointer",
+                              .where = "bfc backend",
+                              .wanted = "a pointer that allocate returned, given back once",
+                              .got = {},
+                              .next = {}});
+    }
+    for (const cudaStream_t other : uses_.take(pointer))
+      ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(other));
+    heap_.deallocate(address);
+  }
+
+  void record_stream(void* pointer, cudaStream_t stream) override {
+    if (pointer == nullptr) return;
+    const std::lock_guard lock(mutex_);
+    uses_.add(pointer, stream);
+  }
+
+  // Nothing: neither has a call that gives memory back.
+  void trim() override {}
+
+  [[nodiscard]] MemoryStats stats(cudaStream_t /*stream*/) const override {
+    const std::lock_guard lock(mutex_);
+    const auto in_use_bytes = static_cast<std::uint64_t>(heap_.counters().bytes_in_use);
+    return {.allocated_bytes = in_use_bytes,
+            .active_bytes = in_use_bytes,
+            .reserved_bytes = static_cast<std::uint64_t>(heap_.counters().pool_bytes),
+            .free_other_streams_bytes = 0,
+            .free_largest_bytes = heap_.free_bytes_largest(),
+            .device_allocate_count = heap_.region_count(),
+            .device_free_count = heap_.collected_count(),
+            .retry_count = source_.refusal_count(),
+            .synchronize_all_count = 0,
+            .limit_bytes = limit_bytes_};
+  }
+
+  // As AllocatorStats names them; then regions given back for a request, and requests that
+  // TensorFlow 2.21 would not have come back from.
+  [[nodiscard]] std::vector<NamedCounter> counters() const override {
+    const std::lock_guard lock(mutex_);
+    const bfc::HeapCounters& counters = heap_.counters();
+    return {{"num_allocs", counters.num_allocs},
+            {"bytes_in_use", counters.bytes_in_use},
+            {"peak_bytes_in_use", counters.peak_bytes_in_use},
+            {"largest_alloc_size", counters.largest_alloc_size},
+            {"bytes_limit", static_cast<std::int64_t>(limit_bytes_)},
+            {"pool_bytes", counters.pool_bytes},
+            {"peak_pool_bytes", counters.peak_pool_bytes},
+            {"largest_free_block_bytes", static_cast<std::int64_t>(heap_.free_bytes_largest())},
+            {"collected_regions", static_cast<std::int64_t>(heap_.collected_count())},
+            {"endless_requests", static_cast<std::int64_t>(heap_.endless_count())}};
+  }
+
+  [[nodiscard]] std::vector<MemorySegment> segments() const override {
+    const std::lock_guard lock(mutex_);
+    std::vector<MemorySegment> segments;
+    for (const Region& region : heap_.chunks().regions()) segments.push_back(segment_of(region));
+    return segments;
+  }
+
+ private:
+  [[nodiscard]] MemorySegment segment_of(const Region& region) const {
+    const bfc::Chunks& chunks = heap_.chunks();
+    MemorySegment segment{
+        .address = region.address, .size_bytes = region.size_bytes, .is_large = true};
+    std::uint64_t allocated_bytes = 0;
+    for (Handle at = chunks.find(region.address); at != bfc::kNoChunk; at = chunks.at(at).next) {
+      const bfc::Chunk& chunk = chunks.at(at);
+      if (chunk.in_use()) allocated_bytes += chunk.size_bytes;
+      segment.blocks.push_back(
+          {.address = chunk.address,
+           .size_bytes = chunk.size_bytes,
+           .state = chunk.in_use() ? MemoryBlockState::Allocated : MemoryBlockState::Free});
+    }
+    segment.allocated_bytes = allocated_bytes;
+    return segment;
+  }
+
+  mutable std::mutex mutex_;  // guards everything below
+  std::uint64_t limit_bytes_;
+  bfc::End end_;
+  CudaMallocSource source_;
+  bfc::Heap heap_;
+  StreamUses uses_;
+};
+
+std::uint64_t limit_of(const BfcConf& conf, std::uint64_t memory_limit_bytes) {
+  if (memory_limit_bytes != 0) return memory_limit_bytes;
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  const auto limit_bytes =
+      static_cast<std::uint64_t>(conf.fraction * static_cast<double>(free_bytes));
+  return limit_bytes / kPageBytes * kPageBytes;
+}
+
+std::unique_ptr<Backend> make(const Flavour& flavour, const BackendOptions& options) {
+  BfcConf conf = read_conf(flavour, options.conf);
+  require_good_conf(conf.error);
+  conf.heap.limit_bytes = limit_of(conf, options.memory_limit_bytes);
+  return std::make_unique<BfcBackend>(conf.heap);
+}
+
+std::string unavailable_reason() { return {}; }
+
+BackendEntry entry_of(const Flavour& flavour) {
+  return {
+      .name = "bfc@" + std::string(flavour.name),
+      .summary = std::string(flavour.summary),
+      .capabilities = {.any_thread = true,
+                       .stream_ordered = false,
+                       .real_memory = true,
+                       .honours_memory_limit = true,
+                       .alignment_bytes = 256},
+      .conf_keys = flavour.keys,
+      .check_conf = [&flavour](std::string_view conf) { return read_conf(flavour, conf).error; },
+      .make = [&flavour](const BackendOptions& options) { return make(flavour, options); },
+      .unavailable_reason = unavailable_reason};
+}
+
+}  // namespace
+
+namespace bfc {
+
+HeapOptions rules_of(std::string_view name) {
+  // What TensorFlow's devices are made with.
+  if (name == "tf2.21") return {.allow_growth = false, .garbage_collection = true};
+  // What XLA's GPU client makes its shared pool with: collective memory at the lower end, all other
+  // at the upper one.
+  return {.allow_growth = false,
+          .garbage_collection = false,
+          .aligns = true,
+          .ends_backpedal = true,
+          .spatial_partitioning = true,
+          .lower = {.descending = false, .hole = Split::Exact, .gap = Split::Exact},
+          .upper = {.descending = true, .hole = Split::RetainPadding, .gap = Split::RetainPadding}};
+}
+
+}  // namespace bfc
+
+BackendEntry bfc_tf_entry() { return entry_of(tf()); }
+BackendEntry bfc_xla_entry() { return entry_of(xla()); }
+
+}  // namespace allocmark
