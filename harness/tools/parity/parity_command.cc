@@ -104,6 +104,10 @@ void add_parity(CLI::App* app, ParityCommand* command) {
                 "Compare with PyTorch's own allocator (backend torch), now, on simulated devices");
   app->add_flag("--host", command->host,
                 "With --live: compare the cache of pinned host memory, by random operations");
+  app->add_option("--bfc", command->bfc,
+                  "With --live: compare the heap of bfc@R with the original, by random operations")
+      ->check(CLI::IsMember({"tf2.21", "xla-2026-09"}))
+      ->type_name("R");
   app->add_option("--seed", command->seed, "Seed of the first random program")->type_name("N");
   app->add_option("--operations", command->operation_count, "Random operations in all")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000'000}))
@@ -125,6 +129,7 @@ void add_parity(CLI::App* app, ParityCommand* command) {
 
 ExitCode run_parity(const ParityCommand& command) {
   if (command.live) {
+    if (!command.bfc.empty()) return bfc_live_command(command);
     return command.host ? host_live_command(command) : live_command(command);
   }
   if (command.goldens.empty()) {

@@ -21,6 +21,7 @@ struct ParityCommand {
   // from `seed`.
   bool live = false;
   bool host = false;  // with `live`: the cache of pinned memory
+  std::string bfc;    // with `live`: TensorFlow's or XLA's allocator, by its rules; empty = no
   std::uint64_t seed = 1;
   std::uint64_t operation_count = 1'000'000;
   std::string limit;        // memory limit of both; empty = none
@@ -33,6 +34,9 @@ struct ParityCommand {
 [[nodiscard]] ExitCode live_command(const ParityCommand& command);
 // The part that --live --host asks for.
 [[nodiscard]] ExitCode host_live_command(const ParityCommand& command);
+
+// The part that --live --bfc asks for.
+[[nodiscard]] ExitCode bfc_live_command(const ParityCommand& command);
 
 // A workload or a trace file.
 [[nodiscard]] std::vector<caching::ParityOperation> read_operations(const std::string& trace);
