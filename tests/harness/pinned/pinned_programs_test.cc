@@ -79,6 +79,14 @@ TEST_CASE(
   CHECK(pinned_between(deepspeed, "setup", "step0") ==
         std::vector<std::uint64_t>{4 * matrices, 4 * matrices, 4 * vectors, 4 * vectors});
   CHECK(pinned_between(deepspeed, "step0", "end").empty());
+  // Copies of each step: eight gradients of matrices, three of vectors, and the weights.
+  std::unordered_map<std::uint64_t, std::uint64_t> sizes, copies;
+  for (const Event& event : read_all(*open_workload(deepspeed, 1))) {
+    if (event.kind == EventKind::HostAlloc) sizes[event.id] = event.size_bytes;
+    if (event.kind == EventKind::HostRecord) ++copies[sizes.at(event.id)];
+  }
+  CHECK(copies[4 * matrices] == 2 * (8 + 1));
+  CHECK(copies[4 * vectors] == 2 * 3);
 }
 
 TEST_CASE("a checkpoint's copies are kept, made anew, or go through buffers") {

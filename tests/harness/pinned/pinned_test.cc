@@ -136,6 +136,8 @@ TEST_CASE("advice says which setting of a release pins least") {
   // In 2.13 the one key alone overruns memory; with the other it is safe.
   CHECK(best("2.13").rows.front().dangers.empty());
   CHECK(best("2.13").rows.front().use.pinned_bytes_peak < large.asked_bytes_peak + kMiB);
+  for (const PinnedRow& row : pinned_rows(large, {&require_rules("2.13", "a test")}, ""))
+    CHECK(row.dangers.empty());
   CHECK(best("2.12").rows.front().conf.empty());
   CHECK(best("2.12").rows.front().use.pinned_bytes_peak == 10 * kGiB);
   const auto contains = [](const std::string& text, std::string_view part) {
