@@ -1,23 +1,21 @@
 // Generator colocate: reinforcement learning with the trainer and the server that generates answers
 // in one process on one device, taking turns. A cycle is: training steps; the server's weights wake
 // and take over the trained ones, tensor by tensor through temporaries; the trainer sleeps (its
-// parameters and optimizer state go to the host and their memory back); the cache's pool is made;
-// answers are generated; the server sleeps; the trainer wakes. Both are the generators train and
-// serve, whose events are passed on with ids of their own.
+// parameters and optimizer state go to the host and their memory back); the cache is made; answers
+// are generated; the server sleeps; the trainer wakes. The server's weights and cache may have a
+// MemPool each, which ends with its sleep. Both are the generators train and serve, whose events
+// are passed on with ids of their own.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
-#include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "workloads/open_workload.h"
+#include "workloads/player.h"
 #include "workloads/programs/model_options.h"
 #include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
@@ -33,162 +31,17 @@ struct ColocateConfig {
   std::uint64_t steps = 2;  // of training in each cycle
   Sleepers sleepers = Sleepers::Both;
   bool trims = true;               // empty_cache after each sleep
+  bool has_pools = false;          // of the server's weights and cache
   std::uint64_t synced_bytes = 2;  // element size of the weights that the server takes over
 };
-
-// One of the two generators: its events in turn, and which of its blocks are live.
-class Player {
- public:
-  explicit Player(EventBatch* batch) : batch_(batch) {}
-
-  void open(const std::string& text, std::uint64_t seed) {
-    source_ = open_workload(text, seed);
-    events_ = {};
-    at_ = 0;
-    is_over_ = false;
-  }
-  [[nodiscard]] bool is_open() const { return source_ != nullptr; }
-  // The next event that is not played yet; null at the end.
-  [[nodiscard]] const Event* peek() {
-    if (at_ == events_.size() && !is_over_) {
-      events_ = source_->next();
-      at_ = 0;
-      is_over_ = events_.empty();
-    }
-    return at_ < events_.size() ? &events_[at_] : nullptr;
-  }
-  [[nodiscard]] const std::string& label(const Event& mark) const {
-    return source_->labels()[mark.id];
-  }
-  void skip() { ++at_; }
-  void play();
-  // Gives back what sleeps: parameters and optimizer state.
-  void put_to_sleep();
-  void wake();
-  void give_all_back();
-  // The source is left where it is; its weights and its pool stay for the next one, which asks for
-  // the same.
-  void keep_residents();
-  struct Block {
-    std::uint64_t id = 0;  // in the whole trace
-    std::uint64_t size_bytes = 0;
-    TensorKind tensor = TensorKind::Unknown;
-    bool sleeps = false;
-  };
-  // In the order in which they were asked for.
-  [[nodiscard]] std::vector<Block*> blocks();
-
- private:
-  EventBatch* batch_;
-  std::unique_ptr<EventSource> source_;
-  std::span<const Event> events_;
-  std::size_t at_ = 0;
-  bool is_over_ = false;
-  std::unordered_map<std::uint64_t, Block> blocks_;  // by the generator's own id
-  std::deque<Block> residents_;                      // in the order in which they were asked for
-};
-
-void Player::play() {
-  const Event event = events_[at_++];
-  switch (event.kind) {
-    case EventKind::Alloc: {
-      if (!residents_.empty() && residents_.front().tensor == event.tensor) {
-        blocks_[event.id] = residents_.front();
-        residents_.pop_front();
-        return;
-      }
-      const std::uint64_t id = batch_->allocate(
-          {.size_bytes = event.size_bytes, .stream = event.stream, .tensor = event.tensor});
-      blocks_[event.id] = {.id = id, .size_bytes = event.size_bytes, .tensor = event.tensor};
-      return;
-    }
-    case EventKind::Free: {
-      const auto found = blocks_.find(event.id);
-      if (!found->second.sleeps) batch_->free(found->second.id);
-      blocks_.erase(found);
-      return;
-    }
-    case EventKind::Record:
-      return batch_->record(blocks_.at(event.id).id, event.stream);
-    case EventKind::Kernel:
-      return batch_->kernel(event.duration_ns(), event.stream);
-    case EventKind::Host:
-      return batch_->host(event.duration_ns());
-    case EventKind::Sync:
-      return batch_->sync();
-    case EventKind::Trim:
-      return batch_->trim();
-    case EventKind::PoolCreate:
-    case EventKind::PoolBegin:
-    case EventKind::PoolEnd:
-    case EventKind::PoolRelease:
-    case EventKind::PoolOnOom:
-    case EventKind::PoolNoSplit:
-    case EventKind::CaptureBegin:
-    case EventKind::CaptureEnd:
-    case EventKind::GraphReplay:
-      return batch_->pool(event);
-    case EventKind::Busy:
-    case EventKind::Mark:
-    case EventKind::HostAlloc:
-    case EventKind::HostFree:
-    case EventKind::HostRecord:
-      return;  // the cycle has marks of its own, and nobody waits for single answers
-  }
-}
-
-std::vector<Player::Block*> Player::blocks() {
-  std::vector<std::pair<std::uint64_t, Block*>> by_id;
-  for (auto& [own_id, block] : blocks_) by_id.emplace_back(own_id, &block);
-  std::sort(by_id.begin(), by_id.end());
-  std::vector<Block*> ordered;
-  for (const auto& [own_id, block] : by_id) ordered.push_back(block);
-  return ordered;
-}
-
-void Player::put_to_sleep() {
-  for (Block* block : blocks()) {
-    if (block->tensor != TensorKind::Parameter && block->tensor != TensorKind::OptimizerState) {
-      continue;
-    }
-    batch_->free(block->id);
-    block->sleeps = true;
-  }
-}
-
-void Player::wake() {
-  for (Block* block : blocks()) {
-    if (!block->sleeps) continue;
-    block->id = batch_->allocate({.size_bytes = block->size_bytes, .tensor = block->tensor});
-    block->sleeps = false;
-  }
-}
-
-void Player::give_all_back() {
-  for (const Block* block : blocks()) {
-    if (!block->sleeps) batch_->free(block->id);
-  }
-  blocks_.clear();
-  for (const Block& block : residents_) batch_->free(block.id);
-  residents_.clear();
-}
-
-void Player::keep_residents() {
-  for (const Block* block : blocks()) {
-    if (block->tensor == TensorKind::Parameter || block->tensor == TensorKind::KvCache) {
-      residents_.push_back(*block);
-    } else {
-      batch_->free(block->id);
-    }
-  }
-  blocks_.clear();
-}
 
 class Colocation {
  public:
   using Config = ColocateConfig;
   Colocation(const ColocateConfig& config, std::uint64_t seed, EventBatch* batch)
-      : config_(config), seed_(seed), batch_(batch), trainer_(batch), server_(batch) {}
+      : config_(config), seed_(seed), batch_(batch), trainer_(batch), server_(batch) {
+    if (config_.has_pools) server_.use_pools();
+  }
 
   // A thousand events at most, or a sleep or wake of one of the two.
   bool advance();
@@ -281,6 +134,7 @@ void Colocation::wake_server() {
       server_.play();
       continue;
     }
+    server_.leave_pools();
     for (const Player::Block* block : trainer_.blocks()) {
       if (block->tensor == TensorKind::Parameter) synced_sizes_.push_back(block->size_bytes);
     }
@@ -356,6 +210,7 @@ std::unique_ptr<EventSource> make_colocate(Parameters& parameters, std::uint64_t
       parameters.number("longest_percent", {.preset = 0, .lowest = 0, .highest = 100});
   const bool checkpoints = parameters.choice("checkpoint", {"full", "none"}) == 0;
   config.sleepers = static_cast<Sleepers>(parameters.choice("sleep", {"both", "server", "none"}));
+  config.has_pools = parameters.choice("pools", {"none", "each"}) == 1;
   config.trims = parameters.number("empty_cache", {.preset = 1, .lowest = 0, .highest = 1}) == 1;
   const std::string shape = fmt::format(
       "{},layers={},hidden={},heads={},ffn={},vocabulary={}{}", model.name, model.layer_count,

@@ -91,6 +91,10 @@ TEST_CASE("a server's memory goes with its pools when it sleeps, and comes back 
             "m[3(3+10)!(3+6+2+4+2)![4(4+200)!m" +
             decode +  // as they were
             "m-10-6-2-4-2-200!t3!t4");
+  // What was loaded through comes back as well, as where the pool's segments are mapped again.
+  CHECK(course_of(tiny + "cycles=1,wake=converted")
+            .find("m[3(3+20+10-20)!(3+12+6-12+4+2-4+8+4-8+4+2-4)![4(4+200)!m") !=
+        std::string::npos);
   CHECK(course_of(tiny + "cycles=0,pools=none,load_factor=1") ==
         "m+10+6+2+4+2+200m" + decode + "m-10-6-2-4-2-200");
   const std::string captured = course_of(tiny + "cycles=0,pools=none,graphs=1");
@@ -142,6 +146,35 @@ TEST_CASE("trainer and server are awake and asleep when they say") {
   }
 }
 
+TEST_CASE("a server beside a trainer has its weights and cache in pools that end with its sleep") {
+  const std::string text =
+      "colocate:gpt2-124m,layers=2,vocabulary=1000,requests=8,generated_max=8,batch=1,seq=64,"
+      "kv_memory=64MiB,cycles=2,steps=1";
+  // Bytes of each kind by the pool that they were asked in.
+  std::map<std::uint64_t, LiveBytes> asked;
+  std::uint64_t routed = 0;
+  std::vector<std::uint64_t> ended;
+  std::uint64_t requests = 0;
+  for (const Event& event : read_all(*open_workload(text + ",pools=each", 1))) {
+    if (event.kind == EventKind::PoolBegin) routed = event.id;
+    if (event.kind == EventKind::PoolEnd) routed = 0;
+    if (event.kind == EventKind::Trim && event.id != 0) ended.push_back(event.id);
+    if (event.kind != EventKind::Alloc) continue;
+    ++requests;
+    if (routed != 0) asked[routed][event.tensor] += event.size_bytes;
+  }
+  const std::uint64_t served = 2 * (1000 * 768 + 1024 * 768 + 2 * 7'087'872 + 2 * 768);
+  CHECK(asked == std::map<std::uint64_t, LiveBytes>{{1, {{TensorKind::Parameter, served}}},
+                                                    {2, {{TensorKind::KvCache, 682 * 98'304}}},
+                                                    {3, {{TensorKind::Parameter, served}}},
+                                                    {4, {{TensorKind::KvCache, 682 * 98'304}}}});
+  CHECK(ended == std::vector<std::uint64_t>{1, 2, 3, 4});
+  // Pools change where memory is asked for, and nothing else.
+  CHECK(requests ==
+        summarize(*open_workload(text, 1)).kind_counts[static_cast<std::size_t>(EventKind::Alloc)]);
+  CHECK(summarize(*open_workload(text + ",pools=each,sleep=none", 1)).leftover_count == 0);
+}
+
 TEST_CASE("phases yield the same bytes for the same seed") {
   const TraceGolden goldens[] = {
       {"load:pool_bytes=16GiB", 0x498643f20f477098u, 582, 47982837744},
@@ -166,4 +199,5 @@ TEST_CASE("impossible phases are refused with key, value and rule") {
   CHECK(mentions(refusal_of("colocate:gpt2-124m,generated_max=1000"), "bad value of key"));
   CHECK(mentions(refusal_of("colocate:gpt2-124m,kv_memory=1MiB"), "room for one request"));
   CHECK(mentions(refusal_of("colocate:gpt2-124m,sleep=trainer"), "both, server, none"));
+  CHECK(mentions(refusal_of("colocate:gpt2-124m,pools=one"), "none, each"));
 }
