@@ -31,13 +31,13 @@ constexpr OtherName kOtherNames[] = {{"pytorch", "caching"},
                                      {"native_caching", "caching"},
                                      {"cudaMallocAsync", "async"},
                                      {"cudaMalloc", "native"},
-                                     {"default", "caching"}};
+                                     {"default", "caching"},
+                                     {"bfc", "bfc@tf2.21"},
+                                     {"tensorflow", "bfc@tf2.21"},
+                                     {"jax", "bfc@xla-2026-09"}};
 
 // Allocators that people ask about and that are not here.
-constexpr OtherName kNotModelled[] = {{"bfc", "TensorFlow's and JAX's BFC allocator"},
-                                      {"jax", "TensorFlow's and JAX's BFC allocator"},
-                                      {"tensorflow", "TensorFlow's and JAX's BFC allocator"},
-                                      {"ggml", "llama.cpp's pool"},
+constexpr OtherName kNotModelled[] = {{"ggml", "llama.cpp's pool"},
                                       {"llama.cpp", "llama.cpp's pool"},
                                       {"onnxruntime", "ONNX Runtime's arena"},
                                       {"ort", "ONNX Runtime's arena"},
