@@ -13,12 +13,14 @@ Lines:
   {"workload": NAME, "conf": TEXT, "counters": {...}, "seconds": S}   all integer counters of torch.cuda.host_memory_stats()
   {"compare": NAME, "conf": TEXT, "what": COUNTER, "predicted": N, "measured": N}
   {"cost": CALL, "mib": N, "ns": [...], "node": NODE or null}         raw durations of one runtime call (pin_costs.py)
-  {"rounding": CALL, "asked": N, "count": N, "vm_rss_kib": N}         what many small exact blocks take of the process's memory
+  {"rounding": CALL, "asked": N, "count": N, "vm_rss_kib": N, "steps": [...]}   what many exact blocks of a size take of the process's
+                                                                      memory, and how far apart the first ones lie
 """
 import argparse
 import contextlib
 import ctypes
 import gzip
+import itertools
 import json
 import os
 import subprocess
@@ -50,6 +52,9 @@ CONFS = {
 }
 RELEASE = "2.11"
 COPY_BYTES_MAX = MIB
+# Sizes of exact blocks, and how many of each tell what one takes.
+ROUNDED = [(1, 5000), (512, 5000), (513, 5000), (4096, 3000), (4097, 3000), (65537, 200), (300000, 100), (MIB // 2 + 1, 100), (700000, 60), (MIB, 60),
+           (MIB + 1, 60), (2 * MIB, 40), (2 * MIB + 1, 40), (3 * MIB, 40), (5 * MIB + 1, 20), (32 * MIB, 8), (32 * MIB + 1, 8), (35000000, 8)]
 SECONDS = 75
 
 
@@ -217,7 +222,7 @@ def costs(seconds):
         for call, durations in samples.items():
             say({"cost": call, "mib": 256, "ns": durations, "node": node})
         bind_memory(None)
-    for asked, count in ((1, 2000), (4097, 2000), (MIB + 1, 100)):
+    for asked, count in ROUNDED:
         rounding(runtime, asked, count)
 
 
@@ -233,7 +238,8 @@ def rounding(runtime, asked, count):
             arguments = (ctypes.c_uint(0),) if call == "cudaHostAlloc" else ()
             pin_costs.timed(getattr(runtime, call), ctypes.byref(address), ctypes.c_size_t(asked), *arguments)
             addresses.append(address)
-        say({"rounding": call, "asked": asked, "count": count, "vm_rss_kib": rss_kib() - before})
+        steps = [later.value - earlier.value for earlier, later in itertools.pairwise(addresses[:5])]
+        say({"rounding": call, "asked": asked, "count": count, "vm_rss_kib": rss_kib() - before, "steps": steps})
         for address in addresses:
             pin_costs.timed(runtime.cudaFreeHost, address)
 
