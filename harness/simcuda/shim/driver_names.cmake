@@ -1,19 +1,23 @@
 cmake_minimum_required(VERSION 3.25)
-# Reads the driver's headers (cuda.h, cudaProfiler.h and their typedefs) and writes what needs no more than its names:
+# Reads the driver's headers (cuda.h, its typedefs and the profiler's: PyPI's packages lack cudaProfiler.h) and writes what
+# needs no more than its names:
 #   STUBS     a weak stub for each function, which our own definition overrides at link time and which otherwise counts
 #             its call and returns CUDA_ERROR_NOT_SUPPORTED
 #   JUMPS     the variants for --default-stream per-thread (_ptsz, _ptds), which call the plain function; and names of old
 #             versions that differ in nothing but types which grew, which are the new ones' here
 #   VERSIONS  one row for each version of each function, the newest first, for cuGetProcAddress
 # In: INCLUDE, the folder of the headers.
-foreach(header cuda.h cudaProfiler.h cudaTypedefs.h cudaProfilerTypedefs.h)
+foreach(header cuda.h cudaTypedefs.h cudaProfilerTypedefs.h)
   string(MAKE_C_IDENTIFIER ${header} text)
   file(READ ${INCLUDE}/${header} ${text})
 endforeach()
 
 # Names: what is declared, and what the header renames functions to.
-string(REGEX MATCHALL "CUDAAPI[ \t\r\n]+cu[A-Z][A-Za-z0-9_]*[ \t\r\n]*\\(" declared "${cuda_h}${cudaProfiler_h}")
+string(REGEX MATCHALL "CUDAAPI[ \t\r\n]+cu[A-Z][A-Za-z0-9_]*[ \t\r\n]*\\(" declared "${cuda_h}")
 list(TRANSFORM declared REPLACE "CUDAAPI[ \t\r\n]+(cu[A-Za-z0-9_]+).*" "\\1")
+string(REGEX MATCHALL "PFN_cuProfiler[A-Za-z0-9]+_v[0-9]+\\)" profiler "${cudaProfilerTypedefs_h}")
+list(TRANSFORM profiler REPLACE "PFN_(cu[A-Za-z0-9]+)_v.*" "\\1")
+list(APPEND declared ${profiler})
 string(REGEX MATCHALL "define[ \t]+cu[A-Z][A-Za-z0-9_]*[ \t]+(__CUDA_API_PT[DS][SZ]\\()?cu[A-Z][A-Za-z0-9_]*" renamed "${cuda_h}")
 set(names ${declared})
 foreach(line IN LISTS renamed)
