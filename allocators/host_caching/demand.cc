@@ -12,7 +12,6 @@
 namespace allocmark::host_caching {
 namespace {
 
-constexpr std::uint64_t kMappedPageBytes = 4 * kKiB;
 constexpr std::uint64_t kSumMax = std::uint64_t{1} << 62;
 
 }  // namespace
@@ -37,14 +36,6 @@ std::optional<Buffers> parse_buffers(std::string_view text) {
 std::uint64_t asked_bytes(std::span<const Buffers> buffers) {
   std::uint64_t sum_bytes = 0;
   for (const Buffers& each : buffers) sum_bytes += each.count * each.size_bytes;
-  return sum_bytes;
-}
-
-std::uint64_t exactly_pinned_bytes(std::span<const Buffers> buffers) {
-  std::uint64_t sum_bytes = 0;
-  for (const Buffers& each : buffers)
-    sum_bytes += each.count *
-                 ((each.size_bytes + kMappedPageBytes - 1) / kMappedPageBytes * kMappedPageBytes);
   return sum_bytes;
 }
 

@@ -24,9 +24,6 @@ inline constexpr std::uint64_t kBuffersMax = 1'000'000;
 // Bytes that the program asks for.
 [[nodiscard]] std::uint64_t asked_bytes(std::span<const Buffers> buffers);
 
-// Bytes that mmap and cudaHostRegister take: whole pages of 4 KiB.
-[[nodiscard]] std::uint64_t exactly_pinned_bytes(std::span<const Buffers> buffers);
-
 struct PinnedNeed {
   std::uint64_t pinned_bytes = 0;          // the reserved segment, too
   std::vector<std::uint64_t> block_bytes;  // of one of each of the buffers

@@ -94,7 +94,6 @@ TEST_CASE("without rounding only what is asked is pinned, and never less") {
     CHECK(pinned(words, rules.name(), "pinned_max_round_threshold_mb:1") == asked + 1);
     CHECK(pinned(words, rules.name(), "pinned_max_cached_size_mb:1") == asked + 1);
   }
-  CHECK(exactly_pinned_bytes(buffers_of({"3B", "2x5000B"})) == 20 * kKiB);
   CHECK(pinned({"3x1MiB"}, "2.11", "pinned_reserve_segment_size_mb:2") == 3 * kMiB);
 }
 
