@@ -27,7 +27,7 @@ LargeChunks::LargeChunks(const DeviceConfig& config, ReservedArea& area)
   for (const InitialChunk& chunk : config.initial_chunks) {
     const std::uint64_t lo = config.base_address + static_cast<std::uint64_t>(chunk.base_offset);
     const Range range = {lo, lo + kChunkBytes};
-    add_chunk(range, {lo + chunk.free_from_bytes, range.hi}, Chunk::Origin::Initial);
+    (void)add_chunk(range, {lo + chunk.free_from_bytes, range.hi}, Chunk::Origin::Initial);
   }
 }
 
@@ -40,8 +40,7 @@ std::optional<std::uint64_t> LargeChunks::take(std::uint64_t size_bytes) {
       return std::nullopt;
     }
     const Range range = {*lo, *lo + length_bytes};
-    add_chunk(range, range, Chunk::Origin::Ranges);
-    slot = slots_.size() - 1;
+    slot = add_chunk(range, range, Chunk::Origin::Ranges);
   }
   const std::vector<Range>& free = slots_[*slot].free;
   auto best = free.end();
@@ -68,8 +67,7 @@ std::optional<std::uint64_t> LargeChunks::take_reserved(std::uint64_t size_bytes
       return std::nullopt;
     }
     const Range range = {*lo, *lo + length_bytes};
-    add_chunk(range, range, Chunk::Origin::Area);
-    slot = slots_.size() - 1;
+    slot = add_chunk(range, range, Chunk::Origin::Area);
   }
   const std::vector<Range>& free = slots_[*slot].free;
   const auto lowest = std::ranges::find_if(
@@ -98,13 +96,16 @@ std::optional<std::size_t> LargeChunks::slot_with_room(std::uint64_t size_bytes,
 
 void LargeChunks::cut(std::size_t slot, std::size_t index, Range range) {
   std::vector<Range>& free = slots_[slot].free;
-  const Range behind = {range.hi, free[index].hi};
-  free[index].hi = range.lo;
-  if (!behind.empty()) {
-    free.insert(free.begin() + static_cast<std::ptrdiff_t>(index) + 1, behind);
-  }
-  if (free[index].empty()) {
-    free.erase(free.begin() + static_cast<std::ptrdiff_t>(index));
+  const auto block = free.begin() + static_cast<std::ptrdiff_t>(index);
+  const Range before = {block->lo, range.lo};
+  block->lo = range.hi;
+  if (block->empty()) {
+    *block = before;
+    if (before.empty()) {
+      free.erase(block);
+    }
+  } else if (!before.empty()) {
+    free.insert(block, before);
   }
   longest_.set(slot, longest_free(slots_[slot]));
 }
@@ -146,13 +147,14 @@ Range LargeChunks::chunk_of(std::uint64_t address) const {
   return slots_[std::prev(by_address_.upper_bound(address))->second].range;
 }
 
-void LargeChunks::add_chunk(Range range, Range free, Chunk::Origin origin) {
+std::size_t LargeChunks::add_chunk(Range range, Range free, Chunk::Origin origin) {
   if (slots_.size() == longest_.slot_count()) {
     squeeze_slots();
   }
   by_address_.emplace(range.lo, slots_.size());
   longest_.set(slots_.size(), free.size_bytes());
   slots_.push_back({.range = range, .free = {free}, .origin = origin});
+  return slots_.size() - 1;
 }
 
 std::uint64_t LargeChunks::longest_free(const Chunk& chunk) {

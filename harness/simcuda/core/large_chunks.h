@@ -41,11 +41,12 @@ class LargeChunks {
     std::vector<Range> free;  // ascending, never touching each other
     enum class Origin : std::uint8_t { Initial, Ranges, Area } origin = Origin::Initial;
   };
-  void add_chunk(Range range, Range free, Chunk::Origin origin);
+  // The new chunk's slot.
+  [[nodiscard]] std::size_t add_chunk(Range range, Range free, Chunk::Origin origin);
   // The newest chunk's slot with room at a multiple of `alignment_bytes`.
   [[nodiscard]] std::optional<std::size_t> slot_with_room(std::uint64_t size_bytes,
                                                           std::uint64_t alignment_bytes) const;
-  // The part of the free block at `index` of a slot's chunk is not free any more.
+  // `range`, a part of the free block at `index` of a slot's chunk, is not free any more.
   void cut(std::size_t slot, std::size_t index, Range range);
   [[nodiscard]] static std::uint64_t longest_free(const Chunk& chunk);
   // Removes the empty slots and leaves room for as many new ones.
