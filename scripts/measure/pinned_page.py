@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pinned_card
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "publish"))
+from text import table
+
 GIB, MIB = 1 << 30, 1 << 20
 
 
@@ -30,8 +33,9 @@ def ask(folder, program):
             file.write(json.dumps({"name": name, "workload": workload, **json.loads(told.stdout)}) + "\n")
 
 
-def table(head, rows):
-    return "\n".join("| " + " | ".join(str(cell) for cell in row) + " |" for row in [head, [":--"] + ["--:"] * (len(head) - 1), *rows])
+def numbers_table(head, rows):
+    """A table whose columns but the first are numbers."""
+    return table([head[0], *(f"{name}:" for name in head[1:])], rows).rstrip("\n")
 
 
 def gib(size):
@@ -53,7 +57,7 @@ def releases_table(answers):
         pinned = {setting(row): row["pinned_bytes"] for row in answer["rows"]}
         cells = ["" if pinned.get(one) is None else gib(pinned[one]) for one in settings]
         rows.append([answer["name"], gib(answer["asked_bytes"]), *cells, gib(answer["exact"][0]["pinned_bytes"])])
-    return table(["workload", "asked", *(f"{releases}, {'`' + conf + '`' if conf else 'unset'}" for releases, conf in settings), "exact"], rows)
+    return numbers_table(["workload", "asked", *(f"{releases}, {'`' + conf + '`' if conf else 'unset'}" for releases, conf in settings), "exact"], rows)
 
 
 def compare_table(lines):
@@ -66,7 +70,7 @@ def compare_table(lines):
         said_ns, took_ns = numbers["pinning_ns"]
         rows.append([name + (", registered" if conf else ""), gib(said), gib(held), f"{100 * (said - held) / held:+.1f} %",
                      "{} / {}".format(*numbers["pin_count"]), f"{said_ns / took_ns:.2f}"])
-    return table(["workload", "predicted GiB", "PyTorch 2.11 held", "off", "blocks, said / made", "time in pinning, said / taken"], rows)
+    return numbers_table(["workload", "predicted GiB", "PyTorch 2.11 held", "off", "blocks, said / made", "time in pinning, said / taken"], rows)
 
 
 def costs_table(lines):
@@ -75,13 +79,13 @@ def costs_table(lines):
         if "cost" in line and line["node"] is None:
             costs.setdefault(line["cost"], {})[line["mib"]] = statistics.median(line["ns"]) / line["mib"] / 1000
     sizes = sorted({size for of in costs.values() for size in of})
-    return table(["us per MiB, median", *(f"{size} MiB" for size in sizes)],
+    return numbers_table(["us per MiB, median", *(f"{size} MiB" for size in sizes)],
                  [[call, *(f"{of[size]:.0f}" for size in sizes)] for call, of in costs.items()])
 
 
 def rounding_table(lines):
     rows = [[line["asked"], line["count"], f"{line['vm_rss_kib'] * 1024 / line['count']:.0f}"] for line in lines if line["rounding"] == "cudaMallocHost"]
-    return table(["bytes asked", "blocks", "bytes of the process, each"], rows)
+    return numbers_table(["bytes asked", "blocks", "bytes of the process, each"], rows)
 
 
 def page(folder):
