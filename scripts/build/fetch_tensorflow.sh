@@ -13,18 +13,7 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 WHEELS=$ROOT/scripts/build/tensorflow_wheels.txt
 INTO=$ROOT/build/tensorflow WHEEL=
 
-say() { printf '[fetch_tensorflow] %s\n' "$*"; }
-fail() { printf '[fetch_tensorflow] error: %s\n' "$2" >&2; exit "$1"; }
-
-while [ $# -gt 0 ]; do
-  case $1 in
-    --into) [ $# -gt 1 ] || fail 2 "--into wants a folder"; INTO=$2; shift 2 ;;
-    --wheel) [ $# -gt 1 ] || fail 2 "--wheel wants a file"; WHEEL=$2; shift 2 ;;
-    -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
-    -*) fail 2 "there is no option '$1'; see --help" ;;
-    *) break ;;
-  esac
-done
+source "$ROOT/scripts/build/fetch_options.sh"
 [ $# -gt 0 ] || fail 2 "no rules are given, as in: scripts/build/fetch_tensorflow.sh tf2.21"
 [ -z "$WHEEL" ] || [ $# -eq 1 ] || fail 2 "--wheel holds one version, $# are given"
 for rules in "$@"; do
