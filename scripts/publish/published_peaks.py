@@ -22,13 +22,14 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import peaks_spread
 from text import table
 
 UNITS = {"MiB": 1 << 20, "GiB": 1 << 30, "GB": 10**9}
 HIDDEN = ("measured", "beside")
 PROGRAMS = Path(__file__).resolve().parent / "peaks"
 RECORDER = Path(__file__).resolve().parents[1] / "record" / "record_without_gpu.py"
-FIELDS = ("set", "row", "source", "live_bytes", "reserved_bytes", "outside_bytes", "predicted_bytes", "low_bytes", "high_bytes", "fit", "failure")
+FIELDS = ("set", "row", "source", "live_bytes", "reserved_bytes", "outside_bytes", "outside_low_bytes", "outside_high_bytes", "predicted_bytes", "low_bytes", "high_bytes", "fit", "failure")
 OTHERS = {"accelerate": "accelerate", "deepspeed": "DeepSpeed"}
 CONSTANT_FROM, CONSTANT_FOR = "C", "CK"  # the set that the constant is fitted to, and those of the same laboratory
 SETS = {
@@ -54,6 +55,14 @@ def predicted_bytes(kind, estimate, setting):
     if kind == "shown":
         return setting["shown_bytes"]
     return setting["reserved_bytes"] if kind == "reserved" else estimate["live_bytes"]
+
+
+def bounds(kind, estimate, setting):
+    """The interval of that number: what is printed for `shown`, else the same percents without what is outside."""
+    if kind == "shown":
+        return setting["shown_low_bytes"], setting["shown_high_bytes"]
+    found, spread = predicted_bytes(kind, estimate, setting), estimate["spread_percent"]
+    return round(found * (1 + spread["low"] / 100)), round(found * (1 + spread["high"] / 100))
 
 
 def visible(row):
@@ -99,15 +108,19 @@ def predict_row(program, row, recordings=None):
     if setting["failure"]:
         return {"failure": setting["failure"]}
     outside = estimate["outside"]
-    found = predicted_bytes(row["kind"], estimate, setting) * int(row["ranks"])
+    ranks = int(row["ranks"])
+    found = predicted_bytes(row["kind"], estimate, setting)
+    low, high = bounds(row["kind"], estimate, setting)
     return {
         "source": "program" if subject != row["workload"] else "description",
         "live_bytes": estimate["live_bytes"],
         "reserved_bytes": setting["reserved_bytes"],
         "outside_bytes": outside["context_bytes"] + outside["modules_bytes"],
-        "predicted_bytes": found,
-        "low_bytes": setting["shown_low_bytes"] * int(row["ranks"]) if row["kind"] == "shown" else "",
-        "high_bytes": setting["shown_high_bytes"] * int(row["ranks"]) if row["kind"] == "shown" else "",
+        "outside_low_bytes": outside["low_bytes"],
+        "outside_high_bytes": outside["high_bytes"],
+        "predicted_bytes": found * ranks,
+        "low_bytes": low * ranks,
+        "high_bytes": high * ranks,
         "fit": setting["fit"],
         "failure": "",
     }
@@ -144,6 +157,11 @@ class Row:
         self.failure = prediction["failure"] if prediction else ""
         self.fit = prediction["fit"] if prediction else ""
         self.predicted = int(prediction["predicted_bytes"]) if prediction and prediction["predicted_bytes"] else None
+        # The allocator's part of the number, and what may lie outside of it, of all ranks.
+        ranks = int(row["ranks"])
+        part = prediction["reserved_bytes" if self.kind in ("shown", "reserved") else "live_bytes"] if self.predicted else ""
+        self.allocator = int(part) * ranks if part else None
+        self.outside_low, self.outside_high = (int(prediction[f"outside_{end}_bytes"]) * ranks if part else None for end in ("low", "high"))
         self.low = int(prediction["low_bytes"]) if prediction and prediction["low_bytes"] else None
         self.high = int(prediction["high_bytes"]) if prediction and prediction["high_bytes"] else None
 
@@ -334,6 +352,7 @@ def page(folder):
         "others": beside_others(rows),
         "fits": fits(rows),
         "interval": covered(rows),
+        "spread": peaks_spread.tables(held(rows)),
         "misses": misses(rows, reasons),
         "not held": not_held(rows),
         "rows": every_row(rows),

@@ -11,16 +11,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/publish"))
+import peaks_spread  # noqa: E402
 import published_peaks  # noqa: E402
 
 FOLDER = ROOT / "results/published/2026-11-26-published-peaks"
 MIB = 1 << 20
 
 
-def row(name, measured_mib, predicted_mib, *, beside="", status="measured", low="", high="", fit="fits", which="C", source="description", others=None):
-    rows = {"set": which, "row": name, "measured": str(measured_mib), "unit": "MiB", "kind": "shown", "status": status}
+def row(name, measured_mib, predicted_mib, *, beside="", status="measured", low="", high="", fit="fits", which="C", source="description", others=None, kind="shown",
+        reserved_mib=None, ranks=1):
+    rows = {"set": which, "row": name, "ranks": str(ranks), "measured": str(measured_mib), "unit": "MiB", "kind": kind, "status": status}
     rows |= {"not_generated": "", "beside": str(beside), "beside_name": "FakeTensor" if beside else ""}
     found = {"source": source, "failure": "", "fit": fit, "predicted_bytes": str(predicted_mib * MIB), "low_bytes": low, "high_bytes": high}
+    found |= {"reserved_bytes": str((reserved_mib or predicted_mib) * MIB), "live_bytes": str(predicted_mib * MIB)}
+    found |= {"outside_low_bytes": str(400 * MIB), "outside_high_bytes": str(1800 * MIB)}
     return published_peaks.Row(rows, found, others)
 
 
@@ -120,6 +124,38 @@ class PublishedPeaks(unittest.TestCase):
     def test_a_row_is_covered_where_it_lies_between_both_bounds(self):
         inside, outside = (row("a", 100, 90, low=str(80 * MIB), high=str(high * MIB)) for high in (110, 95))
         self.assertIn("| C | 2 | 1 (50 %) |", published_peaks.covered([inside, outside]))
+
+    def test_a_residual_of_what_is_shown_is_only_what_lies_beyond_the_range_outside(self):
+        measured = {"within": 11000, "above": 12800, "below": 9400}
+        found = {name: peaks_spread.residual(row(name, size, 10767, reserved_mib=10000)) for name, size in measured.items()}
+        self.assertEqual(found, {"within": 0, "above": 0.1, "below": -0.1})
+        self.assertAlmostEqual(peaks_spread.residual(row("reserved", 10500, 10000, kind="reserved")), 0.05)
+        self.assertAlmostEqual(peaks_spread.residual(row("four", 45600, 43068, reserved_mib=10000, ranks=4)), 0)
+        self.assertAlmostEqual(peaks_spread.residual(row("four", 51200, 43068, reserved_mib=10000, ranks=4)), 0.1)
+
+    def test_sets_weigh_the_same_and_a_spread_is_rounded_outwards(self):
+        many, one = [0.002] * 98 + [-0.5, 0.5], [-0.1, 0.101]
+        self.assertEqual(peaks_spread.spread_of({"many": many, "one": one}, 0.9), (-10, 11))
+        self.assertEqual(peaks_spread.spread_of({"many": many}, 0.9), (0, 1))
+
+    def test_a_set_that_is_left_out_has_no_part_in_its_spread(self):
+        rows = [row("a", 110, 100, which="A", kind="reserved", source="program"), row("c", 130, 100, which="C", kind="reserved", source="program")]
+        rows += [row("g", 150, 100, which="G", kind="reserved")]
+        self.assertEqual({name: spread for name, (_, spread) in peaks_spread.left_out("recording", rows).items()}, {"A": (30, 30), "C": (10, 10)})
+        self.assertEqual({name: spread for name, (_, spread) in peaks_spread.left_out("description", rows).items()}, {"G": (10, 30)})
+
+    def test_the_program_has_the_spreads_that_the_page_derives(self):
+        rows = published_peaks.held(published_peaks.join(*(published_peaks.read_rows(FOLDER / name) for name in ("rows.csv", "predictions.csv"))))
+        header = (ROOT / "harness/tools/estimate/estimate_print.h").read_text()
+        for kind, name in (("recording", "kRecordedSpread"), ("description", "kDescribedSpread")):
+            low, high = peaks_spread.spread_of(peaks_spread.by_set(peaks_spread.rows_for(kind, rows)))
+            self.assertIn(f"{name} = {{.low = {low}, .high = {high}}}", header)
+
+    def test_bounds_of_a_number_without_what_is_outside_are_percents_of_it(self):
+        estimate = {"live_bytes": 1000, "spread_percent": {"low": -7, "high": 26}}
+        setting = {"reserved_bytes": 2000, "shown_low_bytes": 1, "shown_high_bytes": 9}
+        found = {kind: published_peaks.bounds(kind, estimate, setting) for kind in ("shown", "reserved", "allocated")}
+        self.assertEqual(found, {"shown": (1, 9), "reserved": (1860, 2520), "allocated": (930, 1260)})
 
     def test_a_miss_without_a_reason_is_open(self):
         made = published_peaks.misses([row("vit", 100, 90, which="G"), row("other", 100, 120, which="L")], [{"set": "G", "row": "^vit", "reason": "known"}])

@@ -126,7 +126,7 @@ ExitCode run_estimate(const EstimateCommand& command) {
   answer.release_text = fmt::format("{}, {}", release.rules->name(), release.basis);
   const bool is_described =
       answer.workload.find(':') != std::string::npos && !answer.workload.starts_with("file:");
-  if (is_described) answer.spread = kDescribedSpread;
+  answer.spread = is_described ? kDescribedSpread : kRecordedSpread;
   job.format == "json" ? print_estimate_json(answer, job) : print_estimate_table(answer, job);
   return ExitCode::Pass;
 }

@@ -27,13 +27,14 @@ enum class CardFit : std::uint8_t {
 [[nodiscard]] std::vector<std::uint64_t> rooms_of(const std::vector<CardRoom>& cards,
                                                   const LoadedLibraries& loaded);
 
-// How far published measurements were from predictions of described jobs, in percent of the
-// prediction: nine of ten lay between (results/published/2026-11-26-published-peaks). A recording
-// is replayed as it was, so only what is outside is uncertain.
+// How far published measurements were from predictions, in percent of the allocator's part and
+// beyond the range for what is outside. published_peaks_test holds both to their derivation from
+// results/published/2026-11-26-published-peaks.
 struct SpreadPercent {
   double low = 0, high = 0;
 };
-inline constexpr SpreadPercent kDescribedSpread = {.low = -10, .high = 10};
+inline constexpr SpreadPercent kRecordedSpread = {.low = -7, .high = 26};
+inline constexpr SpreadPercent kDescribedSpread = {.low = -9, .high = 34};
 
 struct EstimateAnswer {
   std::string workload = {};  // as it was replayed, without marks

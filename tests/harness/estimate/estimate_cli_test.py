@@ -96,11 +96,13 @@ class Estimate(unittest.TestCase):
             said[size] = found["settings"][0]["fit"]
         self.assertEqual(said, {3: "does not fit", 6: "fits, flushing", 10: "fits"})
 
-    def test_a_recording_has_no_interval_but_what_is_outside(self):
-        found = estimate("gpt2_train_amp", "-d", "sim:h100", "-c", "unset")
-        self.assertEqual(found["spread_percent"], {"low": 0, "high": 0})
-        setting = found["settings"][0]
-        self.assertEqual(setting["shown_high_bytes"] - setting["shown_low_bytes"], found["outside"]["high_bytes"] - found["outside"]["low_bytes"])
+    def test_the_interval_is_percents_of_the_reserved_part_and_the_range_outside(self):
+        for workload, low, high in (("gpt2_train_amp", -7, 26), ("train:gpt2-124m,batch=2,seq=256,steps=2", -9, 34)):
+            found = estimate(workload, "-d", "sim:h100", "-c", "unset")
+            self.assertEqual(found["spread_percent"], {"low": low, "high": high})
+            setting, outside = found["settings"][0], found["outside"]
+            self.assertAlmostEqual(setting["shown_low_bytes"], setting["reserved_bytes"] * (100 + low) / 100 + outside["low_bytes"], delta=1)
+            self.assertAlmostEqual(setting["shown_high_bytes"], setting["reserved_bytes"] * (100 + high) / 100 + outside["high_bytes"], delta=1)
 
     def test_a_config_is_its_model(self):
         config = {"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
