@@ -75,5 +75,6 @@ def tables(rows):
             lines.append([title, name, f"{others[0]:+d} to {others[1]:+d}", counted(covered[name], len(own))])
         total = sum(len(own) for own, _ in found.values())
         mean = sum(covered[name] / len(own) for name, (own, _) in found.items()) / len(found)
-        lines.append([f"**{title}**", "**all**", f"**{spread[0]:+d} to {spread[1]:+d}**", f"{counted(sum(covered.values()), total)}, mean of sets {100 * mean:.0f} %"])
+        told = f"{counted(sum(covered.values()), total)}, mean of sets {100 * mean:.0f} %"
+        lines.append([f"**{title}**", "**all**", f"**{spread[0]:+d} to {spread[1]:+d}**", told])
     return table(["predicted from", "set left out", "percent from the others:", "of it inside:"], lines)

@@ -29,7 +29,8 @@ UNITS = {"MiB": 1 << 20, "GiB": 1 << 30, "GB": 10**9}
 HIDDEN = ("measured", "beside")
 PROGRAMS = Path(__file__).resolve().parent / "peaks"
 RECORDER = Path(__file__).resolve().parents[1] / "record" / "record_without_gpu.py"
-FIELDS = ("set", "row", "source", "live_bytes", "reserved_bytes", "outside_bytes", "outside_low_bytes", "outside_high_bytes", "predicted_bytes", "low_bytes", "high_bytes", "fit", "failure")
+FIELDS = ("set", "row", "source", "live_bytes", "reserved_bytes", "outside_bytes", "outside_low_bytes", "outside_high_bytes", "predicted_bytes",
+          "low_bytes", "high_bytes", "fit", "failure")
 OTHERS = {"accelerate": "accelerate", "deepspeed": "DeepSpeed"}
 CONSTANT_FROM, CONSTANT_FOR = "C", "CK"  # the set that the constant is fitted to, and those of the same laboratory
 SETS = {

@@ -18,8 +18,8 @@ FOLDER = ROOT / "results/published/2026-11-26-published-peaks"
 MIB = 1 << 20
 
 
-def row(name, measured_mib, predicted_mib, *, beside="", status="measured", low="", high="", fit="fits", which="C", source="description", others=None, kind="shown",
-        reserved_mib=None, ranks=1):
+def row(name, measured_mib, predicted_mib, *, beside="", status="measured", low="", high="", fit="fits", which="C", source="description", others=None,
+        kind="shown", reserved_mib=None, ranks=1):
     rows = {"set": which, "row": name, "ranks": str(ranks), "measured": str(measured_mib), "unit": "MiB", "kind": kind, "status": status}
     rows |= {"not_generated": "", "beside": str(beside), "beside_name": "FakeTensor" if beside else ""}
     found = {"source": source, "failure": "", "fit": fit, "predicted_bytes": str(predicted_mib * MIB), "low_bytes": low, "high_bytes": high}
