@@ -1150,6 +1150,10 @@ class HostWatch:
             pass
 
         wrap, tensor = self.recording.wrap, self.torch.Tensor
+        # `with torch.device(...)` knows these functions from a set that PyTorch makes once, so it must not be made of wrapped ones.
+        make_set = getattr(getattr(getattr(self.torch, "utils", None), "_device", None), "_device_constructors", None)
+        if make_set is not None:
+            make_set()
         for name in self.FACTORIES:
             wrap(self.torch, name, nothing, given=lambda answer, *_, **options: options.get("pin_memory") and self.made(answer))
         wrap(tensor, "pin_memory", nothing, given=lambda answer, source, *_, **__: answer is not source and self.made(answer))

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests pinned memory of the host in recordings of record_pytorch.py, against the stand-in for torch of record_pytorch_test.py:
 tensors are pinned, copied and dropped there, and the rows are what the format says (workloads/TRACES.md, "Pinned memory of the host")."""
+import functools
 import os
 import sys
 import types
@@ -111,6 +112,13 @@ class Host(unittest.TestCase):
 
         self.assertEqual(self.recorded(program), ["host_alloc,1,64,0", "host_record,1,0,1"])
         del self.kept  # after the recording
+
+    def test_a_device_context_still_knows_the_functions_that_make_tensors(self):
+        made = functools.cache(lambda: {self.torch.empty})  # as PyTorch: on the first tensor below `with torch.device(...)`
+        self.torch.utils = types.SimpleNamespace(_device=types.SimpleNamespace(_device_constructors=made))
+        found = []
+        self.recorded(lambda: found.append(made()))
+        self.assertEqual(found, [{self.torch.empty}])  # that of before the recording
 
     def test_memory_that_was_pinned_before_and_empty_memory_are_no_requests(self):
         before, there = HostTensor.made(50, pinned=True), HostTensor.made(50, is_cuda=True)
