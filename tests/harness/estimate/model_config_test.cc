@@ -91,6 +91,56 @@ TEST_CASE("a sliding window is left out, and said to be") {
   CHECK(mentions(mistral.notes.front(), "sliding_window=4096"));
 }
 
+TEST_CASE("what no key says is named with what it amounts to") {
+  const auto notes_of = [](const std::string& more) {
+    std::string json = kLlama32;
+    json.insert(json.rfind('}'), more);
+    return read_model_config(json, "config.json").notes;
+  };
+  CHECK(notes_of("").empty());
+  CHECK(notes_of(R"(, "attention_dropout": 0.0, "sliding_window": null)").empty());
+  // 28 blocks: 24 + 2 x 8 heads of 128, and 3,072 of the output; 2 x 8,192 and 3,072 of the MLP.
+  CHECK(
+      mentions(notes_of(R"(, "attention_bias": true)").at(0), "229376 parameters more, 0.44 MiB"));
+  CHECK(mentions(notes_of(R"(, "mlp_bias": true)").at(0), "544768 parameters more, 1.04 MiB"));
+  CHECK(mentions(notes_of(R"(, "attention_dropout": 0.1)").at(0), "batch x 24 x seq x seq x 3"));
+  // 28 x (2 x 3,072 x 32 x 128 + 3 x 3,072 x 8,192) weights, 1.5 bytes less each.
+  CHECK(mentions(notes_of(R"(, "quantization_config": {"quant_method": "gptq", "bits": 4})").at(0),
+                 "(gptq) is left out: weights are taken whole, 3.94 GiB more"));
+  CHECK(mentions(notes_of(R"(, "quantization_config": {"quant_method": "other"})").at(0),
+                 "(other) is left out: weights are taken whole"));
+}
+
+TEST_CASE("blocks of a mixture without experts are counted") {
+  const auto notes_of = [](const std::string& more) {
+    return read_model_config(R"({"model_type": "qwen3_moe", "hidden_size": 2048,
+      "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4,
+      "head_dim": 128, "intermediate_size": 6144, "moe_intermediate_size": 768,
+      "num_experts": 128, "num_experts_per_tok": 8, "vocab_size": 151936)" +
+                                 more + "}",
+                             "config.json")
+        .notes;
+  };
+  CHECK(notes_of(R"(, "decoder_sparse_step": 1, "mlp_only_layers": [])").empty());
+  CHECK(mentions(notes_of(R"(, "mlp_only_layers": [0, 1])").at(0),
+                 "2 blocks without experts are taken for blocks with them: 1208483840 parameters "
+                 "where the model has 75497472"));
+  CHECK(mentions(notes_of(R"(, "decoder_sparse_step": 2)").at(0), "24 blocks"));
+}
+
+TEST_CASE("a Phi 3 is a Llama, and said to be") {
+  const ModelConfig phi = read_model_config(
+      R"({"model_type": "phi3", "hidden_size": 3072, "num_hidden_layers": 32,
+      "num_attention_heads": 32, "num_key_value_heads": 32, "intermediate_size": 8192,
+      "vocab_size": 32064, "tie_word_embeddings": false})",
+      "config.json");
+  CHECK(phi.head ==
+        "llama-3-8b,layers=32,hidden=3072,heads=32,kv_heads=32,ffn=8192,"
+        "vocabulary=32064,tied=0,head_size=96");
+  REQUIRE(phi.notes.size() == 1);
+  CHECK(mentions(phi.notes.front(), "phi3 is taken as a llama"));
+}
+
 TEST_CASE("a workload's text takes the config's keys, and its own win") {
   const TemporaryFolder folder;
   const std::string path = folder.write("config.json", kLlama32);
