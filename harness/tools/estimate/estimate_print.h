@@ -33,8 +33,8 @@ enum class CardFit : std::uint8_t {
 struct SpreadPercent {
   double low = 0, high = 0;
 };
-inline constexpr SpreadPercent kRecordedSpread = {.low = -7, .high = 26};
-inline constexpr SpreadPercent kDescribedSpread = {.low = -9, .high = 34};
+inline constexpr SpreadPercent kRecordedSpread = {.low = -11, .high = 16};
+inline constexpr SpreadPercent kDescribedSpread = {.low = -11, .high = 34};
 
 struct EstimateAnswer {
   std::string workload = {};  // as it was replayed, without marks

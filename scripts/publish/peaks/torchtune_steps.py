@@ -35,7 +35,7 @@ def make_model(name, lora):
     return model
 
 
-def main():
+def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=NAMES, default="3b")
     parser.add_argument("--batch", type=int, default=2)
@@ -43,7 +43,20 @@ def main():
     parser.add_argument("--steps", type=int, default=2)
     for name in ("compile", "chunked-loss", "checkpoint", "in-backward", "offload", "lora"):
         parser.add_argument(f"--{name}", action="store_true")
-    asked = parser.parse_args()
+    return parser.parse_args()
+
+
+def make_optimizer(model, asked):
+    """None where each weight's optimizer steps in the backward."""
+    if not asked.in_backward:
+        return torch.optim.AdamW([weight for weight in model.parameters() if weight.requires_grad], lr=2e-5, fused=True)
+    made = {weight: torch.optim.AdamW([weight], lr=2e-5, fused=True) for weight in model.parameters()}
+    training.register_optim_in_bwd_hooks(model=model, optim_dict=made)
+    return None
+
+
+def main():
+    asked = parse()
     model = make_model(asked.model, asked.lora)
     if asked.lora:
         modules.peft.set_trainable_params(model, modules.peft.get_adapter_params(model))
@@ -52,12 +65,7 @@ def main():
     if asked.checkpoint:
         training.set_activation_checkpointing(model, auto_wrap_policy={modules.TransformerSelfAttentionLayer})
     offloading = training.get_act_offloading_ctx_manager(model, asked.offload)
-    if asked.in_backward:
-        made = {weight: torch.optim.AdamW([weight], lr=2e-5, fused=True) for weight in model.parameters()}
-        training.register_optim_in_bwd_hooks(model=model, optim_dict=made)
-        optimizer = None
-    else:
-        optimizer = torch.optim.AdamW([weight for weight in model.parameters() if weight.requires_grad], lr=2e-5, fused=True)
+    optimizer = make_optimizer(model, asked)
     loss_of = CEWithChunkedOutputLoss() if asked.chunked_loss else torch.nn.CrossEntropyLoss(ignore_index=-100)
     if asked.chunked_loss:
         model.set_num_output_chunks(loss_of.num_output_chunks)

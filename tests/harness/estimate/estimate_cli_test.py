@@ -97,7 +97,7 @@ class Estimate(unittest.TestCase):
         self.assertEqual(said, {3: "does not fit", 6: "fits, flushing", 10: "fits"})
 
     def test_the_interval_is_percents_of_the_reserved_part_and_the_range_outside(self):
-        for workload, low, high in (("gpt2_train_amp", -7, 26), ("train:gpt2-124m,batch=2,seq=256,steps=2", -9, 34)):
+        for workload, low, high in (("gpt2_train_amp", -11, 16), ("train:gpt2-124m,batch=2,seq=256,steps=2", -11, 34)):
             found = estimate(workload, "-d", "sim:h100", "-c", "unset")
             self.assertEqual(found["spread_percent"], {"low": low, "high": high})
             setting, outside = found["settings"][0], found["outside"]
