@@ -21,6 +21,18 @@ VIT_ON_H100 = (
     ("precision=fp32,optimizer=sgd_momentum", 4784, 5551),
     ("precision=bf16_autocast,optimizer=adamw", 3720, 4487),
 )
+# Configs of models on Hugging Face, shortened to what is read, and the parameters of their classes in transformers 5.13.1 on meta, 2026-11-27.
+COUNTED = (
+    (7241732096, {"model_type": "mistral", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+                  "intermediate_size": 14336, "vocab_size": 32000}),
+    (3821079552, {"model_type": "phi3", "hidden_size": 3072, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32,
+                  "intermediate_size": 8192, "vocab_size": 32064}),
+    (3836021760, {"model_type": "phi3", "hidden_size": 3072, "num_hidden_layers": 32, "num_attention_heads": 24, "num_key_value_heads": 8,
+                  "intermediate_size": 8192, "vocab_size": 200064, "tie_word_embeddings": True}),
+    (30532122624, {"model_type": "qwen3_moe", "hidden_size": 2048, "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4,
+                   "head_dim": 128, "intermediate_size": 6144, "moe_intermediate_size": 768, "num_experts": 128, "num_experts_per_tok": 8,
+                   "vocab_size": 151936}),
+)  # fmt: skip
 
 
 def call(*words, code=0):
@@ -112,6 +124,13 @@ class Estimate(unittest.TestCase):
         self.assertEqual(estimate(f"train:{path}{keys}")["phases"], estimate(f"train:llama-3.2-1b{keys}")["phases"])
         refused = call("estimate", f"train:{self.write('gemma.json', json.dumps({'model_type': 'gemma3'}))}", code=2)
         self.assertIn("four norms a block", refused)
+
+    def test_a_config_has_the_parameters_of_its_class(self):
+        for count, config in COUNTED:
+            path = self.write("config.json", json.dumps(config))
+            found = estimate(f"train:{path},batch=1,seq=16,steps=1,precision=bf16", "-d", "sim:h200", "-c", "unset")
+            with self.subTest(config["model_type"]):
+                self.assertEqual(found["phases"][0]["by_use"]["weights_bytes"], 2 * count)
 
     def test_the_table_names_the_peak_and_the_smallest_card(self):
         told = call("estimate", "train:llama-3-8b,batch=1,seq=1024,steps=2,lora=16,checkpoint=full", "-d", "sim:rtx-4090")
