@@ -162,7 +162,7 @@ void visit_oom(Fields& fields, Cell& cell) {
       Field{"oom_count_", "failed requests by cause, see \"OOM causes\"; they sum to `oom_count`",
             0,
             "oom_count_{capacity,rounding,stranded,fragmentation,unknown,pending,limit,"
-            "other_process,refused}"},
+            "other_process,refused,host_lost}"},
       cell.oom_cause_counts);
   fields.optional_object(
       Field{"oom_first", "the first failed request, see \"Fields of oom_first\"; or null"},

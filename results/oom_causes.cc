@@ -29,6 +29,8 @@ constexpr std::array<CauseRow, kOomCauseCount> kCauses{{
      "free memory is in another process's cache"},
     {OomCause::Refused, "refused", "the allocator refused",
      "the allocator refused without asking the driver for memory"},
+    {OomCause::HostLost, "host_lost", "the host hangs",
+     "the card's memory is the host's, which hangs before a request fails"},
 }};
 
 constexpr bool rows_follow_the_enum() {

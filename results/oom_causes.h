@@ -19,9 +19,10 @@ enum class OomCause : std::uint8_t {
   Pending,
   Limit,
   OtherProcess,
-  Refused
+  Refused,
+  HostLost
 };
-inline constexpr std::size_t kOomCauseCount = 9;
+inline constexpr std::size_t kOomCauseCount = 10;
 
 // As results have it: "capacity", "rounding", ...
 [[nodiscard]] std::string_view to_string(OomCause cause);

@@ -27,6 +27,11 @@
 ///                   the profile's
 /// SIMCUDA_TOTAL_BYTES  memory of each GPU as cudaMemGetInfo says it, from 1 GiB; what the context
 ///                   takes comes out of it; default: the profile's. Not with the one before
+/// SIMCUDA_HOST_RESERVE_BYTES  the GPUs have no memory but the host's, which hangs with less than
+///                   that available
+/// SIMCUDA_HOST_BYTES  of it, what other programs of the host hold; default 0
+/// SIMCUDA_HOST_CACHE_BYTES  page cache in the GPUs' memory: cudaMemGetInfo does not call it free,
+///                   and every request gets it; default 0
 /// SIMCUDA_NODE      any text; UUIDs and serial numbers of the GPUs follow from it, so that two
 ///                   machines can be told apart
 /// SIMCUDA_NAME      name of the GPUs instead of the profile's
@@ -239,6 +244,22 @@ SIMCU_API uint64_t simcu_used_bytes(void);
 /// request would have brought them to (UINT64_MAX: none was refused). With any memory from the
 /// first on and below the second, everything would have happened the same.
 SIMCU_API void simcu_take_memory_extremes(uint64_t* used_bytes_max, uint64_t* refused_bytes_min);
+/// Memory that the current device and its host share (SIMCUDA_HOST_RESERVE_BYTES, ..._CACHE_BYTES).
+typedef struct {
+  uint64_t total_bytes;      ///< MemTotal
+  uint64_t free_bytes;       ///< MemFree, which cudaMemGetInfo says
+  uint64_t available_bytes;  ///< MemAvailable: page cache counts as free
+  uint64_t reserve_bytes;    ///< With less available the host hangs; 0: it has other memory.
+  int lost;                  ///< 1: it hangs, and every request for memory fails.
+} SimcuSharedHost;
+/// 1 where the two share memory; else 0, and `host` stays as it is.
+SIMCU_API int simcu_shared_host(SimcuSharedHost* host);
+/// The program holds so many bytes of the host beside what CUDA gave it. cudaErrorMemoryAllocation
+/// where that is the device's memory and too little is left: the host hangs, and what was held
+/// before stays held. Elsewhere nothing happens.
+SIMCU_API int simcu_hold_host(uint64_t size_bytes);
+/// The host answers again. What the program holds stays.
+SIMCU_API void simcu_restart_host(void);
 /// Text of the last simulator error of this thread; empty where none.
 SIMCU_API const char* simcu_last_message(void);
 

@@ -80,7 +80,7 @@ TEST_CASE("a cell read back from its line is written as the same line") {
   CHECK(read.status == CellStatus::OomStopped);
   CHECK(read.capacity_bytes == 9007199254740993u);
   CHECK(read.oom_first->stream == 4294967295u);
-  CHECK(read.oom_cause_counts == std::vector<std::uint64_t>{1, 0, 0, 2, 0, 0, 0, 0, 0});
+  CHECK(read.oom_cause_counts == std::vector<std::uint64_t>{1, 0, 0, 2, 0, 0, 0, 0, 0, 0});
   CHECK(read.deallocate.driver.p999_ns == 1800);
   CHECK(read.counters[1] == std::pair<std::string, std::int64_t>{"drift", -4});
   CHECK(read.size_classes[0].allocate.total.p99_ns == 900);

@@ -18,10 +18,13 @@ struct LoadConfig {
   std::uint64_t first_bytes = std::uint64_t{530} << 20;   // of a layer's first large weight
   std::uint64_t second_bytes = std::uint64_t{270} << 20;  // of its second one
   std::uint64_t other_bytes = std::uint64_t{16} << 20;    // of what is not converted
-  std::uint64_t copy_count = 1;         // temporary copies of a weight while it is converted
+  std::uint64_t copy_count = 1;  // temporary copies of a weight while it is converted
+  bool converts = true;
   bool converts_while_loading = false;  // else all weights are loaded first
   bool trims = true;                    // empty_cache before the pool
   std::uint64_t pool_bytes = 0;         // of the cache's pool in all layers; 0: none
+  std::uint64_t profile_bytes = 0;      // of a forward pass that is only measured; 0: none
+  std::uint64_t host_bytes = 0;         // of the host, in all layers, until the server ends
 };
 
 class Load {
@@ -34,7 +37,7 @@ class Load {
   bool advance();
 
  private:
-  enum class Phase { Load, Convert, Pool, Unload };
+  enum class Phase { Load, Convert, Profile, Pool, Unload };
 
   [[nodiscard]] std::uint64_t weight(std::uint64_t size_bytes) {
     return batch_->allocate({.size_bytes = size_bytes, .tensor = TensorKind::Parameter});
@@ -42,12 +45,13 @@ class Load {
   void load_layer();
   void convert(std::uint64_t* block, std::uint64_t size_bytes);
   void convert_layer();
+  void profile();
   void make_pool();
   void unload();
 
   LoadConfig config_;
   EventBatch* batch_;
-  std::vector<std::uint64_t> first_, second_, others_, pool_;
+  std::vector<std::uint64_t> first_, second_, others_, pool_, host_;
   Phase phase_ = Phase::Load;
   std::uint64_t layer_ = 0;
 };
@@ -60,12 +64,17 @@ bool Load::advance() {
       if (config_.converts_while_loading) convert_layer();
       if (++layer_ < config_.layer_count) return true;
       layer_ = 0;
-      phase_ = config_.converts_while_loading ? Phase::Pool : Phase::Convert;
+      phase_ =
+          config_.converts && !config_.converts_while_loading ? Phase::Convert : Phase::Profile;
       return true;
     case Phase::Convert:
       if (layer_ == 0) batch_->mark("convert");
       convert_layer();
-      if (++layer_ == config_.layer_count) phase_ = Phase::Pool;
+      if (++layer_ == config_.layer_count) phase_ = Phase::Profile;
+      return true;
+    case Phase::Profile:
+      profile();
+      phase_ = Phase::Pool;
       return true;
     case Phase::Pool:
       make_pool();
@@ -79,6 +88,8 @@ bool Load::advance() {
 }
 
 void Load::load_layer() {
+  if (config_.host_bytes > 0)
+    host_.push_back(batch_->host_allocate(config_.host_bytes / config_.layer_count));
   first_.push_back(weight(config_.first_bytes));
   second_.push_back(weight(config_.second_bytes));
   if (config_.other_bytes > 0) others_.push_back(weight(config_.other_bytes));
@@ -101,6 +112,19 @@ void Load::convert_layer() {
   convert(&second_[layer_], config_.second_bytes);
 }
 
+// A layer's activations at a time, all of them live at the end.
+void Load::profile() {
+  if (config_.profile_bytes == 0) return;
+  batch_->mark("profile");
+  std::vector<std::uint64_t> activations;
+  for (std::uint64_t i = 0; i < config_.layer_count; ++i) {
+    activations.push_back(
+        batch_->allocate({.size_bytes = config_.profile_bytes / config_.layer_count,
+                          .tensor = TensorKind::Activation}));
+  }
+  for (const std::uint64_t activation : activations) batch_->free(activation);
+}
+
 void Load::make_pool() {
   batch_->sync();
   if (config_.trims) batch_->trim();
@@ -117,6 +141,7 @@ void Load::unload() {
   for (const std::vector<std::uint64_t>* blocks : {&pool_, &first_, &second_, &others_}) {
     for (const std::uint64_t block : *blocks) batch_->free(block);
   }
+  for (const std::uint64_t block : host_) batch_->host_free(block);
 }
 
 std::unique_ptr<EventSource> make_load(Parameters& parameters, std::uint64_t seed) {
@@ -131,15 +156,22 @@ std::unique_ptr<EventSource> make_load(Parameters& parameters, std::uint64_t see
   config.second_bytes = size_bytes("second_bytes", config.second_bytes, 1);
   config.other_bytes = size_bytes("other_bytes", config.other_bytes, 0);
   config.copy_count = parameters.number("copies", {.preset = 1, .lowest = 0, .highest = 8});
-  config.converts_while_loading = parameters.choice("convert", {"after", "while"}) == 1;
+  const std::size_t convert = parameters.choice("convert", {"after", "while", "none"});
+  config.converts = convert != 2;
+  config.converts_while_loading = convert == 1;
   config.trims = parameters.number("empty_cache", {.preset = 1, .lowest = 0, .highest = 1}) == 1;
-  config.pool_bytes = size_bytes("pool_bytes", 0, 0);
-  if (config.pool_bytes > 0 && config.pool_bytes < config.layer_count) {
-    parameters.refuse_value(
-        "pool_bytes",
-        "0 or at least a byte per layer, layers = " + std::to_string(config.layer_count),
-        config.pool_bytes);
-  }
+  const auto of_layers = [&](const char* key) {
+    const std::uint64_t bytes = size_bytes(key, 0, 0);
+    if (bytes > 0 && bytes < config.layer_count) {
+      parameters.refuse_value(
+          key, "0 or at least a byte per layer, layers = " + std::to_string(config.layer_count),
+          bytes);
+    }
+    return bytes;
+  };
+  config.pool_bytes = of_layers("pool_bytes");
+  config.profile_bytes = of_layers("profile_bytes");
+  config.host_bytes = of_layers("host_bytes");
   return make_generated<Load>(parameters, {.name = "load", .seed = seed}, config);
 }
 

@@ -7,7 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "allocators/cuda/cuda_check.h"
+#include "base/bytes.h"
 #include "base/output_file.h"
 #include "harness/core/cell/cell_run.h"
 #include "harness/core/check/placement_recorder.h"
@@ -51,6 +54,18 @@ VerifySetup CellRun::verify_setup(Backend& backend, VerifyPart part) {
                      .limit_bytes = limit_bytes};
 }
 
+// Every number of a cell is of device memory.
+void CellRun::tell_host_memory(std::uint64_t host_bytes) {
+  if (host_bytes == 0) return;
+  const auto host = simcu_.host();
+  const bool is_one_pool = host && host->reserve_bytes > 0;
+  warn_once(fmt::format(
+      "all numbers are of device memory; the workload also asks {} of pinned memory of the host{}: "
+      "allocmark pinned --workload {}",
+      format_bytes(host_bytes), is_one_pool ? ", which is this device's" : "",
+      spec_.key.workload_text()));
+}
+
 void CellRun::checked_pass() {
   std::optional<OutputFile> placements;
   if (!spec_.placements_path.empty()) placements.emplace(spec_.placements_path);
@@ -86,6 +101,7 @@ void CellRun::checked_pass() {
   timed_placement_hash_ = report.placement_hash;
   cold_ticks_ = report.cold_ticks;
   fill_from(result_, report);
+  tell_host_memory(report.host_bytes_peak);
   if (spec_.shares_device) result_.device_bytes_peak.reset();
   fill_stats(result_, *backend);
   if (const ProcessBackends* processes = processes_of(backend.get())) {

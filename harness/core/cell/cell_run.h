@@ -60,6 +60,7 @@ class CellRun {
   void assume_work();
   void enforce_capacity();
   // The trace under the oracle with nothing else in the streams: figures, rules of addresses.
+  void tell_host_memory(std::uint64_t host_bytes);
   void checked_pass();
   // Where device work is assumed: once more on an idle device, as in the timed passes.
   void idle_pass();

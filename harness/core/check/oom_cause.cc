@@ -39,6 +39,7 @@ OomCause oom_cause(const OomSituation& situation) {
     return plus(held_bytes, request_bytes) > situation.capacity_bytes ||
            (situation.limit_bytes && plus(own_bytes, request_bytes) > *situation.limit_bytes);
   };
+  if (situation.host_is_lost) return OomCause::HostLost;
   if (exceeds(situation.requested_bytes_live, 0)) return OomCause::Capacity;
   if (exceeds(0, own.requested_bytes_live)) return OomCause::Limit;
   const bool refused = situation.asked_driver == false && !situation.limit_bytes;

@@ -7,6 +7,8 @@
 // streams ends, O what it caches for other streams only, X what other processes' backends hold back
 // or cache, M the limit of the process (a memory fraction), and L', A' the process's own L and A,
 // the causes are tried in this order:
+//   HostLost       device and host have one memory, and a request found too little left for the
+//                  host: on the machine no request fails, the host hangs
 //   Capacity       L + n > C: no allocator could have served it
 //   Limit          L' + n > M: no other setting can serve it below that limit, and the card could
 //   Rounding       A + D + n > C, or A' + n > M: what rounding added to the requests filled the
@@ -45,6 +47,7 @@ struct OomSituation {
   std::optional<std::uint64_t> limit_bytes = std::nullopt;  // M
   // Whether the call asked the driver for memory; nothing where nobody counted.
   std::optional<bool> asked_driver = std::nullopt;
+  bool host_is_lost = false;  // device and host share their memory, and too little was left
   // Of several processes: the failing one's own requests and blocks, and what the others cache.
   // Without other processes the sums above are its own.
   struct Own {

@@ -68,6 +68,7 @@ bool Verifier::run(const TraceBatch& batch) {
       deallocate(step);
     } else {
       run_other(event, step);
+      goes_on = !report_.counts.stopped;
     }
     if (pools_) pools_->after(event);
     if (setup_.timeline != nullptr) note_timeline();
@@ -273,11 +274,21 @@ void Verifier::run_other(const Event& event, const ReplayStep& step) {
     case EventKind::GraphReplay:
     case EventKind::Alloc:
     case EventKind::Free:
-    case EventKind::HostAlloc:
-    case EventKind::HostFree:
     case EventKind::HostRecord:
       return;
+    case EventKind::HostAlloc:
+    case EventKind::HostFree:
+      return hold_host(event, step);
   }
+}
+
+void Verifier::hold_host(const Event& event, const ReplayStep& step) {
+  const bool takes = step.kind == EventKind::HostAlloc;
+  host_bytes_live_ += takes ? step.size_bytes : -step.size_bytes;
+  report_.host_bytes_peak = std::max(report_.host_bytes_peak, host_bytes_live_);
+  if (setup_.replay.work == nullptr || setup_.replay.work->hold_host(host_bytes_live_) || !takes)
+    return;
+  note_oom(event, waiting_bytes());
 }
 
 void Verifier::fail(std::string text) {
@@ -291,6 +302,7 @@ void Verifier::release_live() {
     setup_.replay.backend->deallocate(block.pointer, block.shadow.size_bytes,
                                       setup_.replay.streams[block.shadow.stream]);
   }
+  if (setup_.replay.work != nullptr) setup_.replay.work->release_host();
 }
 
 VerifyReport Verifier::report() {

@@ -76,6 +76,7 @@ struct VerifyReport {
   // At the moment when the reserved peak was first reached.
   std::optional<std::uint64_t> allocated_bytes_at_reserved_peak, requested_bytes_at_reserved_peak;
   std::optional<std::uint64_t> reserved_bytes_at_requested_peak;  // of requests that succeeded
+  std::uint64_t host_bytes_peak = 0;                              // asked of the host at once
   std::uint64_t requested_bytes_peak = 0;                         // of requests that succeeded
   std::uint64_t device_bytes_peak = 0;
   std::optional<MemoryGrowth> growth;  // where the trace marks enough steps
@@ -124,6 +125,7 @@ class Verifier {
   void check_footprint(const MemoryStats& stats);
   void deallocate(const ReplayStep& step);
   void launch(std::uint32_t stream, std::uint64_t duration_ns);
+  void hold_host(const Event& event, const ReplayStep& step);
   void run_other(const Event& event, const ReplayStep& step);
   void note_peaks();
   void note_reserved_peak(const MemoryStats& stats);
@@ -160,6 +162,7 @@ class Verifier {
   PlacementHash placement_;
   std::vector<Block> blocks_;  // by slot
   std::uint64_t requested_bytes_live_ = 0;
+  std::uint64_t host_bytes_live_ = 0;
   std::uint64_t requested_bytes_peak_seen_ = 0;
   std::optional<std::uint64_t> reserved_bytes_seen_;
   bool marks_blocks_ = false;

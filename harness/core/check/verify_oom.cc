@@ -24,6 +24,7 @@ std::optional<std::uint64_t> lower(std::optional<std::uint64_t> a, std::optional
 OomSituation Verifier::situation_of(const Event& event, const MemoryStats& stats,
                                     std::uint64_t waiting_bytes_before) const {
   const cudaStream_t stream = setup_.replay.streams[event.stream];
+  const std::optional<SimcuSharedHost> host = setup_.simcu.host();
   OomSituation situation{
       .capacity_bytes = setup_.capacity_bytes,
       .request_bytes = event.size_bytes,
@@ -38,7 +39,8 @@ OomSituation Verifier::situation_of(const Event& event, const MemoryStats& stats
       .single_stream =
           setup_.facts.stream_count == 1 && stats.free_other_streams_bytes.value_or(0) == 0,
       .limit_bytes = lower(setup_.limit_bytes, stats.limit_bytes),
-      .asked_driver = setup_.capabilities.real_memory ? calls_.asked_for_memory() : std::nullopt};
+      .asked_driver = setup_.capabilities.real_memory ? calls_.asked_for_memory() : std::nullopt,
+      .host_is_lost = host && host->lost != 0};
   const ProcessBackends* processes = setup_.replay.processes;
   if (processes == nullptr) return situation;
   const MemoryStats own = processes->own_stats(stream);

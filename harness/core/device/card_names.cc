@@ -22,7 +22,6 @@ namespace allocmark {
 namespace {
 
 constexpr std::string_view kSimulated = "sim:";
-constexpr std::string_view kMemoryKey = ",memory=";
 
 // Words that say nothing about which card it is.
 constexpr std::array<std::string_view, 9> kFillWords = {
@@ -134,9 +133,9 @@ constexpr std::array kOtherCards = {
     OtherCard{"metal", 0}, OtherCard{"tpu", 0},      OtherCard{"ascend", 0},
     OtherCard{"npu", 0},   OtherCard{"trainium", 0}, OtherCard{"inferentia", 0}};
 
-// NVIDIA's chips whose memory is the host's, too. Sizes by NVIDIA's product pages.
-constexpr std::array kSharedCards = {OtherCard{"gb 10", 128}, OtherCard{"spark", 128},
-                                     OtherCard{"thor", 128},  OtherCard{"orin", 64},
+// NVIDIA's chips whose memory is the host's, too, as sim:gb10's is. Sizes by NVIDIA's product
+// pages.
+constexpr std::array kSharedCards = {OtherCard{"thor", 128}, OtherCard{"orin", 64},
                                      OtherCard{"xavier", 32}, OtherCard{"jetson", 0}};
 
 const OtherCard* find_other(std::span<const OtherCard> cards, std::string_view device) {
@@ -184,25 +183,22 @@ std::vector<Card> cards_meant(const std::vector<Card>& cards, std::string_view n
 std::string device_of_user(const std::string& text) {
   const bool is_prefixed = text.starts_with(kSimulated);
   if (!is_prefixed && text.find(' ') == std::string::npos) return text;
-  std::string name = is_prefixed ? text.substr(kSimulated.size()) : text;
-  std::string memory;
-  if (const std::size_t comma = name.rfind(kMemoryKey); comma != std::string::npos) {
-    memory = name.substr(comma);
-    name.resize(comma);
-  }
+  std::string_view keys;
+  const std::string name(
+      without_keys(is_prefixed ? std::string_view(text).substr(kSimulated.size()) : text, &keys));
   if (name.find('/') != std::string::npos) return text;
   const std::vector<Card> cards = all_cards();
   const auto is_name = [&](const Card& card) { return card.name == name; };
   if (std::ranges::any_of(cards, is_name)) return text;
   const Card* const card = card_of_gpu(cards, name);
-  return card == nullptr ? text : std::string(kSimulated) + card->name + memory;
+  return card == nullptr ? text : std::string(kSimulated) + card->name + std::string(keys);
 }
 
 std::optional<ServingCard> serving_card_of(std::string_view device, std::string_view gpu_name) {
   const std::vector<Card> cards = all_cards();
   std::string_view name = device;
   if (name.starts_with(kSimulated)) name.remove_prefix(kSimulated.size());
-  name = name.substr(0, name.rfind(kMemoryKey));
+  name = without_keys(name);
   const auto row = std::ranges::find(cards, name, &Card::name);
   const Card* const card = row != cards.end() ? &*row : card_of_gpu(cards, gpu_name);
   if (card == nullptr || card->speed.tflops == 0) return std::nullopt;
@@ -243,7 +239,9 @@ std::string nominal_capacity_note(std::string_view capacity, std::uint64_t devic
   for (auto card = cards.rbegin(); card != cards.rend() && named.size() < 3; ++card) {
     const bool is_nominal =
         card->total_bytes < *asked && has_size(*card, static_cast<std::uint64_t>(asked_gb + 0.5));
-    if (!is_nominal || card->name.ends_with("-laptop")) continue;
+    // What a card leaves whose memory is the host's, the host decides.
+    const bool is_shared = card->host && card->host->reserve_bytes > 0;
+    if (!is_nominal || is_shared || card->name.ends_with("-laptop")) continue;
     named.push_back(fmt::format("-d sim:{} ({}, leaves {})", card->name,
                                 format_bytes(card->total_bytes),
                                 format_bytes(card->total_bytes - kKeptBytes)));
@@ -271,14 +269,14 @@ void refuse_other_vendors(std::string_view device) {
   }
   if (const OtherCard* card = find_other(kSharedCards, device)) {
     throw UsageError(
-        {.what = fmt::format("'{}': chips that share the host's memory are not modelled", device),
+        {.what = fmt::format("'{}': of chips that share the host's memory, only GB10 is modelled",
+                             device),
          .where = "--device",
-         .wanted = "a card with memory of its own: allocmark list cards",
+         .wanted = "a card of NVIDIA: allocmark list cards",
          .got = "",
-         .next = fmt::format("ask about a card with what the host leaves free at most: {}. "
-                             "PyTorch's own rules hold there, too; what other programs of the "
-                             "host take, and times, do not",
-                             ask_instead(card->memory_gib))});
+         .next = fmt::format(
+             "ask about that chip with another size: --device sim:gb10,memory={}",
+             card->memory_gib == 0 ? "SIZE" : std::to_string(card->memory_gib) + "GiB")});
   }
   if (find_other(kOtherCards, device) != nullptr) {
     throw UsageError({.what = fmt::format("'{}': only CUDA's cards are modelled", device),

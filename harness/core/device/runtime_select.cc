@@ -97,6 +97,14 @@ std::vector<std::pair<std::string, std::string>> runtime_environment(
   if (card.total_bytes != 0) {
     changes.emplace_back("SIMCUDA_TOTAL_BYTES", std::to_string(card.total_bytes));
   }
+  const auto add = [&](const char* variable, std::uint64_t size_bytes) {
+    if (size_bytes > 0) changes.emplace_back(variable, std::to_string(size_bytes));
+  };
+  add("SIMCUDA_HOST_CACHE_BYTES", card.cached_bytes);
+  if (card.host) {
+    add("SIMCUDA_HOST_BYTES", card.host->own_bytes);
+    add("SIMCUDA_HOST_RESERVE_BYTES", card.host->reserve_bytes);
+  }
   if (!card.gpu_name.empty()) changes.emplace_back("SIMCUDA_NAME", card.gpu_name);
   return changes;
 }

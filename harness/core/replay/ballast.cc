@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "harness/core/replay/capacity.h"
+#include "harness/core/replay/simcu_api.h"
 
 namespace allocmark {
 
@@ -24,9 +25,17 @@ std::uint64_t whole_pages(std::uint64_t size_bytes) {
   return size_bytes / kDevicePageBytes * kDevicePageBytes;
 }
 
+// Where the memory is the host's, a refusal means that the host hung: what fits is only asked.
+void after_refusal() {
+  const SimcuApi simcu = SimcuApi::find();
+  if (simcu.present) simcu.restart_host();
+}
+
 }  // namespace
 
+// Page cache gives way to requests, and what a host needs to live cannot be had.
 std::uint64_t device_free_bytes() {
+  if (const auto host = SimcuApi::find().host()) return host->available_bytes - host->reserve_bytes;
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
   ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
@@ -76,7 +85,10 @@ Ballast::Ballast(std::uint64_t left_bytes) {
 bool Ballast::fits(std::uint64_t size_bytes) {
   void* probe = nullptr;
   const cudaError_t error = cudaMalloc(&probe, size_bytes);
-  if (is_out_of_memory(error)) return false;
+  if (is_out_of_memory(error)) {
+    after_refusal();
+    return false;
+  }
   ALLOCMARK_CUDA_CHECK(error);
   ALLOCMARK_CUDA_CHECK(cudaFree(probe));
   return true;
@@ -91,7 +103,10 @@ bool Ballast::take(std::uint64_t size_bytes) {
   ALLOCMARK_CUDA_CHECK(cudaGetDevice(&properties.location.id));
   CUmemGenericAllocationHandle pages = 0;
   const CUresult result = driver_mapping().create(&pages, size_bytes, &properties, 0);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) return false;
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    after_refusal();
+    return false;
+  }
   if (result != CUDA_SUCCESS) {
     throw EnvironmentError(ErrorText{.what = "the device's memory cannot be held back",
                                      .where = "cuMemCreate",

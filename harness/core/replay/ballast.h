@@ -7,7 +7,8 @@
 
 namespace allocmark {
 
-// Free bytes of the current device (cudaMemGetInfo). Throws EnvironmentError.
+// Free bytes of the current device (cudaMemGetInfo); on a simulated one that shares the host's
+// memory, what a program can take. Throws EnvironmentError.
 [[nodiscard]] std::uint64_t device_free_bytes();
 
 // What the current device leaves to programs now, beside its context and what is held of it, in

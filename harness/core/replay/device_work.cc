@@ -47,6 +47,13 @@ class SimulatedDeviceWork final : public DeviceWork {
     simcu_.pass_time(duration_ns);
   }
   void launch_gated(cudaStream_t stream) override { launch(stream, kGateStallNsMax); }
+  [[nodiscard]] bool hold_host(std::uint64_t size_bytes) override {
+    return simcu_.hold_host(size_bytes) == cudaSuccess;
+  }
+  void release_host() override {
+    (void)simcu_.hold_host(0);
+    simcu_.restart_host();
+  }
   void synchronize() override { ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize()); }
 
  private:

@@ -34,6 +34,11 @@ class DeviceWork {
   // The program works on the host for that long. Once it was called, launches cost no time of their
   // own: a program's host time contains them.
   virtual void spend_host(std::uint64_t duration_ns) = 0;
+  // The program holds so many bytes of the host's memory. False where the device has no memory but
+  // the host's and too little is left; then it holds what it held.
+  [[nodiscard]] virtual bool hold_host(std::uint64_t /*size_bytes*/) { return true; }
+  // A pass is over: the program holds nothing of the host, which answers again where it hung.
+  virtual void release_host() {}
   // Every gated kernel ends, then the host waits for the whole device.
   virtual void synchronize() = 0;
 

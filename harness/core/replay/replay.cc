@@ -141,6 +141,8 @@ void Replayer::run_steps(std::span<const ReplayStep> steps) {
       deallocate<kTimed>(step);
     } else {
       run_other<kTimed>(step);
+      if (counts_.stopped) [[unlikely]]
+        return;
     }
   }
 }
@@ -296,11 +298,22 @@ void Replayer::run_other(const ReplayStep& step) {
     case EventKind::GraphReplay:
     case EventKind::Alloc:
     case EventKind::Free:
-    case EventKind::HostAlloc:
-    case EventKind::HostFree:
     case EventKind::HostRecord:
       return;
+    case EventKind::HostAlloc:
+    case EventKind::HostFree:
+      return hold_host(step);
   }
+}
+
+// What was refused counts as held: a host that has hung serves nothing more.
+void Replayer::hold_host(const ReplayStep& step) {
+  if (setup_.work == nullptr) return;
+  const bool takes = step.kind == EventKind::HostAlloc;
+  host_bytes_live_ += takes ? step.size_bytes : -step.size_bytes;
+  if (setup_.work->hold_host(host_bytes_live_) || !takes) return;
+  ++counts_.oom_count;
+  counts_.stopped = setup_.on_oom == OomPolicy::Stop;
 }
 
 void Replayer::follow_requests(const ReplayStep& step) {
@@ -334,6 +347,7 @@ void Replayer::release_live() {
     }
     block.state = ReplayBlock::State::Empty;
   }
+  if (setup_.work != nullptr) setup_.work->release_host();
 }
 
 }  // namespace allocmark

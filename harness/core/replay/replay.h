@@ -121,6 +121,7 @@ class Replayer {
   void call_pool(const ReplayStep& step);
   template <bool kTimed>
   void run_other(const ReplayStep& step);
+  void hold_host(const ReplayStep& step);
   void follow_requests(const ReplayStep& step);
   void note_place(const AllocateResult& result) {
     if (setup_.places == nullptr) return;
@@ -128,6 +129,7 @@ class Replayer {
   }
 
   ReplaySetup setup_;
+  std::uint64_t host_bytes_live_ = 0;
   ReplayCounts counts_;
   PlacementHash placement_;
   std::vector<ReplayBlock> blocks_;

@@ -36,6 +36,9 @@ SimcuApi SimcuApi::find() {
   look_up("simcu_view", api.view);
   look_up("simcu_used_bytes", api.used_bytes);
   look_up("simcu_take_memory_extremes", api.take_memory_extremes);
+  look_up("simcu_shared_host", api.shared_host);
+  look_up("simcu_hold_host", api.hold_host);
+  look_up("simcu_restart_host", api.restart_host);
   look_up("simcu_last_message", api.last_message);
   look_up("simcu_call_count", api.call_count);
   look_up("simcu_order_begin", api.order_begin);
@@ -56,6 +59,12 @@ bool SimcuApi::holds(int device, const void* pointer, std::uint64_t size_bytes) 
   int found = 0;
   return view(pointer, size_bytes) != nullptr &&
          allocation_of(pointer, &base, &range_bytes, &found) == 0 && found == device;
+}
+
+std::optional<SimcuSharedHost> SimcuApi::host() const {
+  SimcuSharedHost host{};
+  if (!present || shared_host(&host) == 0) return std::nullopt;
+  return host;
 }
 
 UnimplementedCalls unimplemented_calls() {

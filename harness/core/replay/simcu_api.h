@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "harness/simcuda/simcu.h"
@@ -19,6 +20,9 @@ struct SimcuApi {
   decltype(&simcu_view) view = nullptr;
   decltype(&simcu_used_bytes) used_bytes = nullptr;
   decltype(&simcu_take_memory_extremes) take_memory_extremes = nullptr;
+  decltype(&simcu_shared_host) shared_host = nullptr;
+  decltype(&simcu_hold_host) hold_host = nullptr;
+  decltype(&simcu_restart_host) restart_host = nullptr;
   decltype(&simcu_last_message) last_message = nullptr;
   decltype(&simcu_call_count) call_count = nullptr;
   decltype(&simcu_order_begin) order_begin = nullptr;
@@ -32,6 +36,9 @@ struct SimcuApi {
 
   // Whether the range is memory of that GPU.
   [[nodiscard]] bool holds(int device, const void* pointer, std::uint64_t size_bytes) const;
+
+  // The host whose memory is the current device's, too; nothing where there is none.
+  [[nodiscard]] std::optional<SimcuSharedHost> host() const;
 
   // Throws EnvironmentError where a simcuda is loaded that lacks one of these functions.
   [[nodiscard]] static SimcuApi find();

@@ -121,15 +121,24 @@ void TraceCompiler::compile(std::span<const Event> events, std::vector<ReplaySte
       case EventKind::GraphReplay:
         step.slot = compile_pool(event);
         break;
-      case EventKind::Sync:
       case EventKind::HostAlloc:
       case EventKind::HostFree:
+        step.size_bytes = compile_host(event);
+        break;
+      case EventKind::Sync:
       case EventKind::HostRecord:
         break;
     }
     ++facts_.event_count;
     steps.push_back(step);
   }
+}
+
+std::uint64_t TraceCompiler::compile_host(const Event& event) {
+  if (event.kind == EventKind::HostAlloc) return host_blocks_[event.id] = event.size_bytes;
+  const std::uint64_t size_bytes = host_blocks_[event.id];
+  host_blocks_.erase(event.id);
+  return size_bytes;
 }
 
 ReplayStep TraceCompiler::compile_alloc(const Event& event) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "workloads/trace/event.h"
@@ -24,7 +25,8 @@ inline constexpr std::uint8_t kFailedBefore = 0x80;
 
 // One event, ready to run.
 struct ReplayStep {
-  std::uint64_t size_bytes = 0;  // as Event::size_bytes; Free: the block's size; Mark: time in ns
+  std::uint64_t size_bytes = 0;  // as Event::size_bytes; Free, HostFree: the block's size; Mark:
+                                 // time in ns
   std::uint32_t slot = 0;    // Alloc, Free, Record; Mark: index of its label; Pool..., Trim: pool
   std::uint16_t stream = 0;  // as Event::stream; Free: the stream of the block's allocation
   EventKind kind = EventKind::Mark;
@@ -119,6 +121,8 @@ class TraceCompiler {
   ReplayStep compile_alloc(const Event& event);
   ReplayStep compile_free(const Event& event);
   std::uint32_t compile_pool(const Event& event);
+  // A block of the host: its size.
+  std::uint64_t compile_host(const Event& event);
   ReplayStep compile_mark(const Event& event, std::span<const std::string> labels);
   void check_stream(const Event& event);
   [[nodiscard]] std::uint32_t slot_acquire();
@@ -132,6 +136,7 @@ class TraceCompiler {
   std::vector<Block> blocks_;  // by slot
   std::vector<std::uint32_t>
       free_slots_;  // last freed is used first: its table line is still in the cache
+  std::unordered_map<std::uint64_t, std::uint64_t> host_blocks_;  // live ones' bytes, by id
   std::uint64_t requested_bytes_ = 0;
   std::vector<MarkClass> mark_classes_;  // by label
 };

@@ -79,7 +79,10 @@ std::vector<CardRoom> cards_by_room(std::uint64_t kept_bytes) {
                      .usable_bytes = total_bytes - kept_bytes});
   };
   for (const Card& card : known_cards()) {
-    if (!card.name.ends_with("-laptop")) add("sim:" + card.name, card.gpu_name, card.total_bytes);
+    // What fits beside a host depends on the host.
+    const bool is_own = !card.host || card.host->reserve_bytes == 0;
+    if (is_own && !card.name.ends_with("-laptop"))
+      add("sim:" + card.name, card.gpu_name, card.total_bytes);
   }
   for (const std::string& device : simulated_devices()) {
     const DeviceAnswer answer = describe_device(device, own_program_path());

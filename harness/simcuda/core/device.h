@@ -113,6 +113,8 @@ class Device {
   [[nodiscard]] std::uint64_t free_bytes() const { return memory_.free_bytes(); }
   [[nodiscard]] std::uint64_t total_bytes() const { return memory_.total_bytes(); }
   [[nodiscard]] std::uint64_t used_bytes() const { return memory_.used_bytes(); }
+  // The host's side of the memory, where the two share it.
+  [[nodiscard]] PhysicalMemory& memory() { return memory_; }
   [[nodiscard]] PhysicalMemory::Extremes take_extremes() { return memory_.take_extremes(); }
   // Of all stream-ordered pools.
   [[nodiscard]] std::size_t free_block_count() const;

@@ -52,4 +52,17 @@ DeviceConfig with_total_bytes(const DeviceConfig& config, std::uint64_t total_by
   return changed;
 }
 
+DeviceConfig with_shared_host(const DeviceConfig& config, const SharedHost& host) {
+  DeviceConfig changed = config;
+  if (host.is_one_pool) {
+    const std::uint64_t kept_bytes = host.own_bytes + host.reserve_bytes;
+    changed = with_total_bytes(
+        config, config.total_bytes > kept_bytes ? config.total_bytes - kept_bytes : 0);
+    changed.total_bytes = config.total_bytes;
+    changed.free_bytes_initial += host.reserve_bytes;  // there, and not to be taken
+  }
+  changed.host = host;
+  return changed;
+}
+
 }  // namespace simcuda

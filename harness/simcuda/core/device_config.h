@@ -25,6 +25,17 @@ enum class StartState : std::uint8_t {
   C10,     // PyTorch's allocator library with 7 streams created
 };
 
+// Memory that device and host share. Nobody here has measured such a card: MODEL.md says from what
+// this follows.
+struct SharedHost {
+  // The card has no memory of its own. What the host takes is missing, and where too little is left
+  // to the host no request fails: the host hangs.
+  bool is_one_pool = false;
+  std::uint64_t own_bytes = 0;      // of other programs on the host; out of the total
+  std::uint64_t reserve_bytes = 0;  // with less available, the host hangs; out of the total
+  std::uint64_t cached_bytes = 0;   // page cache, which gives way to every request
+};
+
 struct DeviceConfig {
   std::uint64_t total_bytes = 150109880320;         // as cudaMemGetInfo says
   std::uint64_t free_bytes_initial = 149557477376;  // as cudaMemGetInfo says after context creation
@@ -40,6 +51,7 @@ struct DeviceConfig {
   std::uint64_t streams_created = 0;  // before the start; decides which later creation takes a page
   std::uint64_t pending_launches_max =
       1024;  // per stream; a launch beyond that makes the host wait
+  SharedHost host;
 };
 
 // An H200 whose process is in `start`. With C10, streams_created is 7, the count that its start was
@@ -55,5 +67,8 @@ struct DeviceConfig {
 // The same device with another total, as cudaMemGetInfo says it. The context takes as much as
 // before, and as much is kept back.
 [[nodiscard]] DeviceConfig with_total_bytes(const DeviceConfig& config, std::uint64_t total_bytes);
+
+// The same device, whose memory the host shares. The total stays.
+[[nodiscard]] DeviceConfig with_shared_host(const DeviceConfig& config, const SharedHost& host);
 
 }  // namespace simcuda

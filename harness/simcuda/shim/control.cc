@@ -318,6 +318,45 @@ SIMCU_API void simcu_take_memory_extremes(uint64_t* used_bytes_max, uint64_t* re
   *refused_bytes_min = extremes.refused_bytes_min;
 }
 
+SIMCU_API int simcu_shared_host(SimcuSharedHost* host) {
+  start_if_needed();
+  SimulatedDevice* const device = current_device(this_thread());
+  if (device == nullptr) return 0;
+  const SharedHost& shared = device->core.config().host;
+  if (!shared.is_one_pool && shared.cached_bytes == 0) return 0;
+  const std::lock_guard lock(device->mutex);
+  const PhysicalMemory& memory = device->core.memory();
+  *host = {.total_bytes = memory.total_bytes(),
+           .free_bytes = memory.free_bytes(),
+           .available_bytes = memory.available_bytes(),
+           .reserve_bytes = shared.reserve_bytes,
+           .lost = memory.host_is_lost() ? 1 : 0};
+  return 1;
+}
+
+SIMCU_API int simcu_hold_host(uint64_t size_bytes) {
+  start_if_needed();
+  SimulatedDevice* const device = current_device(this_thread());
+  if (device == nullptr) return cudaErrorNoDevice;
+  const std::lock_guard lock(device->mutex);
+  PhysicalMemory& memory = device->core.memory();
+  const std::uint64_t held_bytes = device->held_host_bytes;
+  if (size_bytes > held_bytes && !memory.take_host(size_bytes - held_bytes)) {
+    return cudaErrorMemoryAllocation;
+  }
+  if (size_bytes < held_bytes) memory.return_host(held_bytes - size_bytes);
+  device->held_host_bytes = size_bytes;
+  return cudaSuccess;
+}
+
+SIMCU_API void simcu_restart_host(void) {
+  start_if_needed();
+  SimulatedDevice* const device = current_device(this_thread());
+  if (device == nullptr) return;
+  const std::lock_guard lock(device->mutex);
+  device->core.memory().restart_host();
+}
+
 SIMCU_API const char* simcu_last_message(void) { return this_thread().last_message.c_str(); }
 
 }  // extern "C"

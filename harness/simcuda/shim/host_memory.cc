@@ -36,6 +36,37 @@ HostMemory& host_memory() { return made_once<HostMemory>(); }
 
 constexpr std::size_t kPinnedAlignmentBytes = 4096;
 
+// Pinned memory is resident, so it takes the device's where the two are one pool. False where the
+// host has no more.
+bool take_of_device(int device, std::uint64_t size_bytes) {
+  SimulatedDevice* const found = device_at(device);
+  if (found == nullptr) return true;
+  const std::lock_guard lock(found->mutex);
+  return found->core.memory().take_host(size_bytes);
+}
+
+void return_to_device(int device, std::uint64_t size_bytes) {
+  SimulatedDevice* const found = device_at(device);
+  if (found == nullptr) return;
+  const std::lock_guard lock(found->mutex);
+  found->core.memory().return_host(size_bytes);
+}
+
+// The range that begins there is pinned no longer. False where there is none of that kind.
+bool forget_range(ThreadState& thread, const void* pointer, bool is_ours) {
+  HostMemory& all = host_memory();
+  std::unique_lock lock(all.mutex);
+  const auto found = all.ranges.find(number(pointer));
+  if (found == all.ranges.end() || found->second.is_ours != is_ours) return false;
+  const std::uint64_t size_bytes = found->second.hi - found->first;
+  const int device = found->second.device;
+  thread.charge(CostId::FreeHost, size_bytes);
+  all.ranges.erase(found);
+  lock.unlock();
+  return_to_device(device, size_bytes);
+  return true;
+}
+
 cudaError_t allocate_host(ThreadState& thread, void** pointer, std::size_t size_bytes,
                           unsigned flags) {
   constexpr unsigned kKnownFlags =
@@ -56,6 +87,10 @@ cudaError_t allocate_host(ThreadState& thread, void** pointer, std::size_t size_
   if (memory == nullptr) {
     return cudaErrorMemoryAllocation;
   }
+  if (!take_of_device(thread.device, size_bytes)) {
+    std::free(memory);
+    return cudaErrorMemoryAllocation;
+  }
   HostMemory& all = host_memory();
   const std::lock_guard lock(all.mutex);
   all.ranges[number(memory)] = {
@@ -68,14 +103,7 @@ cudaError_t free_host(ThreadState& thread, void* pointer) {
   if (pointer == nullptr) {
     return cudaSuccess;
   }
-  HostMemory& all = host_memory();
-  const std::lock_guard lock(all.mutex);
-  const auto found = all.ranges.find(number(pointer));
-  if (found == all.ranges.end() || !found->second.is_ours) {
-    return cudaErrorInvalidValue;
-  }
-  thread.charge(CostId::FreeHost, found->second.hi - found->first);
-  all.ranges.erase(found);
+  if (!forget_range(thread, pointer, true)) return cudaErrorInvalidValue;
   std::free(pointer);
   return cudaSuccess;
 }
@@ -124,6 +152,7 @@ cudaError_t register_host(ThreadState& thread, void* pointer, std::size_t size_b
   if (host_allocation(pointer).lo != 0) {
     return cudaErrorHostMemoryAlreadyRegistered;
   }
+  if (!take_of_device(thread.device, size_bytes)) return cudaErrorMemoryAllocation;
   HostMemory& all = host_memory();
   const std::lock_guard lock(all.mutex);
   all.ranges[number(pointer)] = {.hi = number(pointer) + size_bytes,
@@ -134,15 +163,7 @@ cudaError_t register_host(ThreadState& thread, void* pointer, std::size_t size_b
 }
 
 cudaError_t unregister_host(ThreadState& thread, void* pointer) {
-  HostMemory& all = host_memory();
-  const std::lock_guard lock(all.mutex);
-  const auto found = all.ranges.find(number(pointer));
-  if (found == all.ranges.end() || found->second.is_ours) {
-    return cudaErrorHostMemoryNotRegistered;
-  }
-  thread.charge(CostId::FreeHost, found->second.hi - found->first);
-  all.ranges.erase(found);
-  return cudaSuccess;
+  return forget_range(thread, pointer, false) ? cudaSuccess : cudaErrorHostMemoryNotRegistered;
 }
 
 cudaError_t host_flags(const ThreadState& /*thread*/, unsigned* flags, const void* pointer) {
@@ -193,14 +214,17 @@ bool is_numa_node(int node) {
                                                            std::to_string(node)));
 }
 
-void forget_host_memory(int device) {
+std::uint64_t forget_host_memory(int device) {
   HostMemory& all = host_memory();
   const std::lock_guard lock(all.mutex);
+  std::uint64_t size_bytes = 0;
   std::erase_if(all.ranges, [&](const auto& range) {
     if (range.second.device != device) return false;
+    size_bytes += range.second.hi - range.first;
     if (range.second.is_ours) std::free(reinterpret_cast<void*>(range.first));
     return true;
   });
+  return size_bytes;
 }
 
 SIMCUDA_TWINS(cudaMallocHost, cuMemAllocHost, (void** pointer, size_t size_bytes), (size_bytes),

@@ -11,8 +11,8 @@ namespace simcuda {
 // The pinned or managed range that holds the pointer; empty (lo 0) where there is none.
 [[nodiscard]] Range host_allocation(const void* pointer);
 // The device's context has ended: what was pinned in it is gone, and what the program registered is
-// pinned no longer.
-void forget_host_memory(int device);
+// pinned no longer. Returns how much that was; the caller has the device's lock.
+[[nodiscard]] std::uint64_t forget_host_memory(int device);
 
 // Address space of the host without pages; null where there is none. The caller unmaps it.
 [[nodiscard]] void* map_host_pages(std::size_t size_bytes);

@@ -18,6 +18,7 @@
 #include "harness/simcuda/shim/host_memory.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/managed_memory.h"
+#include "harness/simcuda/shim/pool_values.h"
 #include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
 
@@ -29,8 +30,8 @@ constexpr std::uint64_t kPoolPageBytes = 4096;
 struct HostPool {
   bool is_managed = false;
   bool is_default = false;
-  int device = 0;               // current when it was made
-  std::uint64_t max_bytes = 0;  // 0: none
+  int device = 0;  // current when it was made
+  PoolIdentity identity{};
   std::array<int, 3> reuse = {1, 1, 1};
   std::uint64_t release_threshold = 0;
   std::uint64_t used_bytes = 0;
@@ -78,6 +79,14 @@ cudaMemPool_t add_pool(HostPool pool) {
   return handle;
 }
 
+PoolIdentity identity_of(int allocation_type, const cudaMemLocation& location,
+                         std::uint64_t max_bytes) {
+  return {.allocation_type = allocation_type,
+          .location_type = location.type,
+          .location_id = location.id,
+          .max_bytes = max_bytes};
+}
+
 bool is_managed_kind(int allocation_type) {
 #if CUDART_VERSION >= 13000
   return allocation_type == cudaMemAllocationTypeManaged;
@@ -100,7 +109,10 @@ cudaError_t create_host_pool(cudaMemPool_t* pool, const cudaMemPoolProps& proper
   const bool is_managed = is_managed_kind(properties.allocType);
   if (!is_place(properties.location, is_managed)) return cudaErrorInvalidValue;
   const std::lock_guard lock(host_pools().mutex);
-  *pool = add_pool({.is_managed = is_managed, .device = device, .max_bytes = properties.maxSize});
+  *pool = add_pool(
+      {.is_managed = is_managed,
+       .device = device,
+       .identity = identity_of(properties.allocType, properties.location, properties.maxSize)});
   return cudaSuccess;
 }
 
@@ -113,8 +125,12 @@ cudaError_t default_host_pool(cudaMemPool_t* pool, const cudaMemLocation& locati
   const std::lock_guard lock(host_pools().mutex);
   cudaMemPool_t& made =
       host_pools().defaults[{allocation_type, location.type, has_id ? location.id : 0}];
-  if (made == nullptr)
-    made = add_pool({.is_managed = is_managed, .is_default = true, .device = device});
+  if (made == nullptr) {
+    made = add_pool({.is_managed = is_managed,
+                     .is_default = true,
+                     .device = device,
+                     .identity = identity_of(allocation_type, location, 0)});
+  }
   *pool = made;
   return cudaSuccess;
 }
@@ -170,6 +186,7 @@ std::optional<cudaError_t> get_host_pool_value(cudaMemPool_t handle, int attribu
   const std::lock_guard lock(host_pools().mutex);
   const HostPool* const pool = find_pool(handle);
   if (pool == nullptr) return std::nullopt;
+  if (get_pool_identity(pool->identity, attribute, value)) return cudaSuccess;
   std::uint64_t bytes = 0;
   switch (attribute) {
     case cudaMemPoolReuseFollowEventDependencies:
@@ -206,8 +223,9 @@ std::optional<cudaError_t> allocate_from_host_pool(cudaMemPool_t handle, void** 
   if (size_bytes == 0) return cudaSuccess;
   if (size_bytes > kManagedBytesMax) return cudaErrorMemoryAllocation;
   const std::uint64_t taken_bytes = round_up(size_bytes, kPoolPageBytes);
-  const bool is_full = pool->max_bytes != 0 && (pool->used_bytes > pool->max_bytes ||
-                                                taken_bytes > pool->max_bytes - pool->used_bytes);
+  const std::uint64_t max_bytes = pool->identity.max_bytes;
+  const bool is_full = max_bytes != 0 &&
+                       (pool->used_bytes > max_bytes || taken_bytes > max_bytes - pool->used_bytes);
   void* memory = nullptr;
   if (!is_full)
     memory = pool->is_managed ? make_managed(size_bytes, pool->device, ManagedOwner::Pool)

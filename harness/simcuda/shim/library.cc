@@ -104,6 +104,8 @@ void start_sleeper() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+constexpr std::uint64_t kTotalBytesMax = std::uint64_t{1} << 46;
+
 void start(Library& all) {
   start_sleeper();
   use_mean_costs(is_second_word("SIMCUDA_COSTS", "drawn", "mean"));
@@ -111,11 +113,18 @@ void start(Library& all) {
   Profile profile = load_profile(wanted != nullptr && *wanted != '\0' ? wanted : "h200",
                                  folder_of_this_library() + "/profiles");
   const std::uint64_t count = environment_number("SIMCUDA_DEVICES", 1, 0, kDeviceCountMax);
+  const std::uint64_t own_bytes = environment_number("SIMCUDA_HOST_BYTES", 0, 0, kTotalBytesMax);
+  const std::uint64_t reserve_bytes =
+      environment_number("SIMCUDA_HOST_RESERVE_BYTES", 0, 0, kTotalBytesMax);
   const DeviceSetup setup = {
-      .capacity_bytes =
-          environment_number("SIMCUDA_CAPACITY_BYTES", 0, kPageBytes, std::uint64_t{1} << 46),
+      .capacity_bytes = environment_number("SIMCUDA_CAPACITY_BYTES", 0, kPageBytes, kTotalBytesMax),
       .start = environment_start_state(),
-      .total_bytes = environment_number("SIMCUDA_TOTAL_BYTES", 0, kGiB, std::uint64_t{1} << 46)};
+      .total_bytes = environment_number("SIMCUDA_TOTAL_BYTES", 0, kGiB, kTotalBytesMax),
+      .host = {
+          .is_one_pool = reserve_bytes > 0,
+          .own_bytes = own_bytes,
+          .reserve_bytes = reserve_bytes,
+          .cached_bytes = environment_number("SIMCUDA_HOST_CACHE_BYTES", 0, 0, kTotalBytesMax)}};
   if (setup.capacity_bytes != 0 && setup.total_bytes != 0) {
     throw std::runtime_error(
         "SIMCUDA_CAPACITY_BYTES and SIMCUDA_TOTAL_BYTES: wanted one of them, got both");

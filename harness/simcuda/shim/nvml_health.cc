@@ -103,6 +103,7 @@ NVML_EXPORT int nvmlDeviceGetMemoryInfo(NvmlDevice* handle, NvmlMemory* memory) 
   if (gpu_is_lost(device->index)) {
     return kGpuIsLost;
   }
+  if (device->core.config().host.is_one_pool) return kNotSupported;
   const std::uint64_t foreign = foreign_bytes(handle);
   const std::lock_guard lock(device->mutex);
   memory->total_bytes = device->core.total_bytes();

@@ -4,6 +4,43 @@
 #include <cstring>
 
 namespace simcuda {
+namespace {
+
+// The driver's numbers of the attributes that say what a pool is.
+enum : int {
+  kAllocationType = 0x9,
+  kExportHandleTypes = 0xA,
+  kLocationId = 0xB,
+  kLocationType = 0xC,
+  kMaxPoolSize = 0xD,
+  kHwDecompressEnabled = 0xE
+};
+
+}  // namespace
+
+bool get_pool_identity(const PoolIdentity& pool, int attribute, void* value) {
+  const auto give = [&](int number) {
+    std::memcpy(value, &number, sizeof number);
+    return true;
+  };
+  switch (attribute) {
+    case kAllocationType:
+      return give(pool.allocation_type);
+    case kExportHandleTypes:
+      return give(cudaMemHandleTypeNone);  // no pool here has handles
+    case kLocationId:
+      return give(pool.location_id);
+    case kLocationType:
+      return give(pool.location_type);
+    case kMaxPoolSize:
+      std::memcpy(value, &pool.max_bytes, sizeof pool.max_bytes);
+      return true;
+    case kHwDecompressEnabled:
+      return give(0);
+    default:
+      return false;
+  }
+}
 
 cudaError_t set_pool_value(MemoryPool& pool, cudaMemPoolAttr attribute, const void* value) {
   int flag = 0;

@@ -4,6 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
+
 #include "harness/simcuda/core/memory_pool.h"
 
 namespace simcuda {
@@ -12,5 +14,15 @@ namespace simcuda {
                                          const void* value);
 [[nodiscard]] cudaError_t get_pool_value(const MemoryPool& pool, cudaMemPoolAttr attribute,
                                          void* value);
+
+// What a pool was made as. Headers from CUDA 13.2 on name the attributes that ask for it.
+struct PoolIdentity {
+  int allocation_type = cudaMemAllocationTypePinned;
+  int location_type = cudaMemLocationTypeDevice;
+  int location_id = 0;
+  std::uint64_t max_bytes = 0;  // 0: none was asked for
+};
+// Whether the attribute is one of these; then the value is given.
+[[nodiscard]] bool get_pool_identity(const PoolIdentity& pool, int attribute, void* value);
 
 }  // namespace simcuda

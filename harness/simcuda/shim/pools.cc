@@ -59,6 +59,7 @@ cudaError_t create_pool(ThreadState& thread, cudaMemPool_t* result,
   }
   SimPool* pool = device->new_pool(outcome.pool);
   if (pool == nullptr) return cudaErrorMemoryAllocation;
+  pool->max_bytes = properties->maxSize;
   *result = reinterpret_cast<cudaMemPool_t>(pool);
   return cudaSuccess;
 }
@@ -127,7 +128,10 @@ cudaError_t get_pool_attribute(ThreadState& thread, cudaMemPool_t pool, int attr
     return *host;
   return value == nullptr
              ? cudaErrorInvalidValue
-             : with_pool(pool, [&](MemoryPool& core, SimPool&) {
+             : with_pool(pool, [&](MemoryPool& core, SimPool& made) {
+                 const PoolIdentity identity{.location_id = made.device->index,
+                                             .max_bytes = made.max_bytes};
+                 if (get_pool_identity(identity, attribute, value)) return cudaSuccess;
                  return get_pool_value(core, static_cast<cudaMemPoolAttr>(attribute), value);
                });
 }

@@ -55,7 +55,13 @@ DeviceConfig make_config(const Profile& profile, const MemoryContents& contents,
   } else if (setup.total_bytes != 0) {
     config = with_total_bytes(config, setup.total_bytes);
   }
-  return config;
+  return with_shared_host(config, setup.host);
+}
+
+// A card without memory of its own says that it is integrated.
+Profile of_setup(Profile profile, const DeviceSetup& setup) {
+  if (setup.host.is_one_pool) profile.attributes[cudaDevAttrIntegrated] = 1;
+  return profile;
 }
 
 std::uint64_t memory_bytes(const Profile& profile, const DeviceSetup& setup) {
@@ -69,7 +75,7 @@ std::uint64_t memory_bytes(const Profile& profile, const DeviceSetup& setup) {
 SimulatedDevice::SimulatedDevice(DevicePlace place, const Profile& device_profile,
                                  const DeviceSetup& setup)
     : index(place.index),
-      profile(device_profile),
+      profile(of_setup(device_profile, setup)),
       contents(place, memory_bytes(device_profile, setup)),
       core(make_config(device_profile, contents, setup)),
       cleaner(device_profile.clean_bytes_per_us),

@@ -48,6 +48,7 @@ struct SimPool {
   SimulatedDevice* device = nullptr;
   std::atomic<PoolId> id = 0;
   std::atomic<bool> live = false;
+  std::uint64_t max_bytes = 0;                                    // as it was asked for; 0: none
   std::array<cudaMemAccessFlags, kDeviceCountMax> peer_access{};  // by device; none at first
 };
 
@@ -63,6 +64,7 @@ struct DeviceSetup {
   std::uint64_t capacity_bytes = 0;  // memory that programs can take; 0 = the profile's
   StartState start = StartState::Plain;
   std::uint64_t total_bytes = 0;  // as cudaMemGetInfo says it; 0 = the profile's
+  SharedHost host;
 };
 
 class SimulatedDevice {
@@ -76,6 +78,7 @@ class SimulatedDevice {
   MemoryContents contents;
   Device core;
   MemoryCleaner cleaner;
+  std::uint64_t held_host_bytes = 0;  // as simcu_hold_host() said
   SimPool* default_pool = nullptr;
   SimPool* current_pool = nullptr;
   std::vector<PendingHostFunction> host_functions;  // behind closed gates

@@ -77,6 +77,44 @@ TEST_CASE("a memory that no card has is refused with its unit explained") {
   CHECK_FALSE(refusal_of("sim:h200,memory=").empty());
 }
 
+TEST_CASE("a card whose memory is the host's tells simcuda of the host") {
+  const SimulatedCard card = parse_simulated_device("sim:gb10");
+  CHECK(card.profile == "h200");
+  CHECK(card.borrows_times());
+  REQUIRE(card.host.has_value());
+  CHECK(card.host->reserve_bytes == 7 * kGiB);
+  CHECK(change_of("sim:gb10", "SIMCUDA_HOST_RESERVE_BYTES") == "7516192768");
+  CHECK(change_of("sim:gb10", "SIMCUDA_HOST_CACHE_BYTES").empty());
+  CHECK(change_of("sim:gb10,cache=3GiB", "SIMCUDA_HOST_CACHE_BYTES") == "3221225472");
+  const std::string all = "sim:gb10,cache=3GiB,memory=100GiB,host=2GiB";
+  CHECK(change_of(all, "SIMCUDA_HOST_BYTES") == "2147483648");
+  CHECK(change_of(all, "SIMCUDA_TOTAL_BYTES") == "107374182400");
+  CHECK(device_of_user("NVIDIA GB10,host=2GiB") == "sim:gb10,host=2GiB");
+  CHECK(without_keys("sim:gb10,host=2GiB,memory=1GiB") == "sim:gb10");
+  CHECK(without_keys("sim:/a,b/c.json") == "sim:/a,b/c.json");
+}
+
+TEST_CASE("only a card that shares memory has keys of its host") {
+  CHECK(change_of("sim:gh200,cache=40GiB", "SIMCUDA_HOST_CACHE_BYTES") == "42949672960");
+  CHECK(change_of("sim:gh200", "SIMCUDA_HOST_RESERVE_BYTES").empty());
+  CHECK(refusal_of("sim:gh200,host=1GiB").find("shares no memory") != std::string::npos);
+  CHECK(refusal_of("sim:h200,cache=1GiB").find("leave cache= away") != std::string::npos);
+  CHECK(refusal_of("sim:gb10,host=120GiB").find("at most 114 GiB") != std::string::npos);
+  CHECK(refusal_of("sim:gb10,host=much").find("host=8GiB") != std::string::npos);
+  CHECK(refusal_of("sim:gb10,host=0B").empty());
+}
+
+TEST_CASE("a row of a shared card has what its host holds and needs") {
+  const std::string row = "x\tX\t64GiB\ts\t1\t2\tspeed\t";
+  const std::vector<Card> cards = parse_cards(row + "3GiB\t5GiB\treports", "cards.tsv");
+  REQUIRE(cards.front().host.has_value());
+  CHECK(cards.front().host->own_bytes == 3 * kGiB);
+  CHECK(cards.front().host->source == "reports");
+  CHECK(cards.front().speed_source == "speed");
+  CHECK_FALSE(row_refusal(row + "3GiB\t5GiB").empty());
+  CHECK_FALSE(row_refusal(row + "60GiB\t5GiB\treports").empty());
+}
+
 TEST_CASE("the cards that ship have names, totals and sources of their own") {
   const std::vector<Card> cards = known_cards();
   REQUIRE(cards.size() >= 10);

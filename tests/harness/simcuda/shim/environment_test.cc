@@ -35,6 +35,18 @@ void print_report() {
   while (pages < 64 && cudaMalloc(&block, std::uint64_t{2} << 20) == cudaSuccess) {
     ++pages;
   }
+  int is_integrated = 0;
+  (void)cudaDeviceGetAttribute(&is_integrated, cudaDevAttrIntegrated, 0);
+  void* pinned = nullptr;
+  std::size_t free_before = 0;
+  (void)cudaMemGetInfo(&free_before, &total);
+  const cudaError_t pinning = cudaMallocHost(&pinned, std::size_t{4} << 20);
+  (void)cudaMemGetInfo(&free, &total);
+  std::printf("integrated %d pinned %s takes %zu ", is_integrated, cudaGetErrorName(pinning),
+              free_before - free);
+  (void)cudaFreeHost(pinned);
+  (void)cudaMemGetInfo(&free, &total);
+  std::printf("and gives %d ", free == free_before ? 1 : 0);
   void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   std::printf("driver %d ", driver != nullptr && dlsym(driver, "simcu_present") != nullptr ? 1 : 0);
   int can_access = 0;
@@ -73,10 +85,25 @@ bool contains(const std::string& text, const std::string& part) {
 
 }  // namespace
 
+TEST_CASE("a card without memory of its own says so, and pinned memory takes the card's") {
+  const std::string plain = report("SIMCUDA_TOTAL_BYTES=8589934592");
+  CHECK(contains(plain, "integrated 0 pinned cudaSuccess takes 0 and gives 1 "));
+  const std::string shared =
+      report("SIMCUDA_TOTAL_BYTES=8589934592 SIMCUDA_HOST_RESERVE_BYTES=1073741824");
+  CHECK(contains(shared, "integrated 1 pinned cudaSuccess takes 4194304 and gives 1 "));
+  CHECK(contains(shared, "pages 64 "));
+  // 8 GiB without the context, the last page, and what the host holds and needs: 24 MiB and less.
+  const std::string full = report(
+      "SIMCUDA_TOTAL_BYTES=8589934592 SIMCUDA_HOST_RESERVE_BYTES=1073741824 "
+      "SIMCUDA_HOST_BYTES=6934233088");
+  CHECK(contains(full, "pages 12 "));
+  CHECK(contains(full, "pinned cudaErrorMemoryAllocation takes 0 "));
+}
+
 TEST_CASE("capacity and device count come from the environment") {
-  CHECK(contains(report(""), "cudaSuccess driver 1 peers 0 devices 1 pages 64 "));
+  CHECK(contains(report(""), "driver 1 peers 0 devices 1 pages 64 "));
   CHECK(contains(report("SIMCUDA_CAPACITY_BYTES=67108864 SIMCUDA_DEVICES=3"),
-                 "cudaSuccess driver 1 peers 1 devices 3 pages 32 "));
+                 "driver 1 peers 1 devices 3 pages 32 "));
   CHECK(contains(report("SIMCUDA_DEVICES=0"), "cudaErrorNoDevice"));
   CHECK(contains(report("SIMCUDA_CAPACITY_BYTES=lots"),
                  "SIMCUDA_CAPACITY_BYTES: wanted a whole number"));

@@ -1,6 +1,7 @@
 // Pools of host memory, pinned and managed: who may use their blocks, what the pools count, errors.
 // From NVIDIA's manual; at most 8 MiB.
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 
 #include <cstdint>
 #include <cstring>
@@ -88,6 +89,41 @@ TEST_CASE("a block of a managed pool is managed memory") {
   CHECK(cudaStreamSynchronize(nullptr) == cudaSuccess);
   CHECK(value_of(pool, cudaMemPoolAttrUsedMemCurrent) == 0);
   CHECK(cudaMemPoolDestroy(pool) == cudaSuccess);
+}
+
+// Attributes 0x9 to 0xE, which headers name from CUDA 13.2 on; an older driver refuses them.
+TEST_CASE("a pool says what it was made as") {
+  const auto number_of = [](cudaMemPool_t pool, int attribute, int unknown) {
+    int number = unknown;
+    if (cudaMemPoolGetAttribute(pool, static_cast<cudaMemPoolAttr>(attribute), &number) !=
+        cudaSuccess)
+      (void)cudaGetLastError();
+    return number;
+  };
+  cudaMemPool_t pool = pool_of(cudaMemAllocationTypePinned, kHostPlace);
+  if (pool == nullptr) return;
+  constexpr int kUnknown = -7;
+  if (number_of(pool, 0x9, kUnknown) == kUnknown) {
+    CHECK(dlsym(RTLD_DEFAULT, "simcu_present") == nullptr);
+    return;
+  }
+  CHECK(number_of(pool, 0x9, kUnknown) == cudaMemAllocationTypePinned);
+  CHECK(number_of(pool, 0xA, kUnknown) == cudaMemHandleTypeNone);
+  CHECK(number_of(pool, 0xC, kUnknown) == cudaMemLocationTypeHost);
+  CHECK(number_of(pool, 0xE, kUnknown) == 0);
+  int number = 1;
+  CHECK(cudaMemPoolSetAttribute(pool, static_cast<cudaMemPoolAttr>(0x9), &number) ==
+        cudaErrorInvalidValue);
+  CHECK(cudaMemPoolDestroy(pool) == cudaSuccess);
+  cudaMemPoolProps properties =
+      properties_of(cudaMemAllocationTypePinned, {.type = cudaMemLocationTypeDevice, .id = 0});
+  properties.maxSize = 64 * kMiB;
+  REQUIRE(cudaMemPoolCreate(&pool, &properties) == cudaSuccess);
+  CHECK(number_of(pool, 0xB, kUnknown) == 0);
+  CHECK(number_of(pool, 0xC, kUnknown) == cudaMemLocationTypeDevice);
+  CHECK(value_of(pool, static_cast<cudaMemPoolAttr>(0xD)) >= 64 * kMiB);
+  CHECK(cudaMemPoolDestroy(pool) == cudaSuccess);
+  (void)cudaGetLastError();
 }
 
 TEST_CASE("attributes of a pool of host memory are kept, and wrong ones are errors") {
