@@ -100,8 +100,8 @@ def page(folder):
 ## What each release and setting pins
 
 GiB at most, by `allocmark pinned --workload W`. The workloads are those of `scripts/measure/pinned_card.py`. PyTorch rounds a block
-up to a power of two. From 2.13 on `pinned_max_round_threshold_mb` says from where on not. *Exact* is each request by itself, in whole pages
-of 4 KiB.
+up to a power of two. From 2.13 on `pinned_max_round_threshold_mb` says from where on not. *Exact* is each request by itself, as
+the driver takes it (below).
 
 {releases_table(answers)}
 

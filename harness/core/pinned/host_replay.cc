@@ -2,11 +2,14 @@
 #include "harness/core/pinned/host_replay.h"
 
 #include <algorithm>
+#include <deque>
 #include <set>
 #include <unordered_map>
+#include <vector>
 
 #include "allocators/host_caching/host_cache.h"
 #include "base/bytes.h"
+#include "harness/core/pinned/driver_blocks.h"
 #include "harness/core/pinned/pin_costs.h"
 
 namespace allocmark {
@@ -17,6 +20,7 @@ using host_caching::HostCache;
 using host_caching::PinKind;
 
 constexpr std::uint64_t kPinnedPageBytes = 4 * kKiB;
+constexpr std::uint64_t kCupyStepBytes = 512;
 constexpr std::uint64_t kBackgroundStepNs = 100'000;  // between two looks of PyTorch's thread
 
 class CachedPinning {
@@ -39,10 +43,12 @@ class CachedPinning {
 
 class ExactPinning {
  public:
-  ExactPinning(TimedHost& host, PinKind kind) : host_(host), kind_(kind) {}
+  ExactPinning(TimedHost& host, PinKind kind) : host_(host), blocks_(host), kind_(kind) {}
 
   Address allocate(std::uint64_t size_bytes) {
     if (size_bytes == 0) return 0;
+    ++pin_count_;
+    if (kind_ == PinKind::HostAlloc) return blocks_.allocate(size_bytes);
     return host_.pin((size_bytes + kPinnedPageBytes - 1) / kPinnedPageBytes * kPinnedPageBytes,
                      kind_, 1);
   }
@@ -51,14 +57,79 @@ class ExactPinning {
     if (address == 0) return;
     for (const std::uint32_t stream : streams_[address]) host_.wait_for(stream);
     streams_.erase(address);
-    host_.unpin(address, kind_);
+    ++unpin_count_;
+    kind_ == PinKind::HostAlloc ? blocks_.free(address) : host_.unpin(address, kind_);
   }
   void pass() {}
+  // Of the program.
+  [[nodiscard]] std::uint64_t pin_count() const { return pin_count_; }
+  [[nodiscard]] std::uint64_t unpin_count() const { return unpin_count_; }
 
  private:
   TimedHost& host_;
+  DriverBlocks blocks_;
   PinKind kind_;
+  std::uint64_t pin_count_ = 0;
+  std::uint64_t unpin_count_ = 0;
   std::unordered_map<Address, std::set<std::uint32_t>> streams_{};  // that use a block
+};
+
+class CupyPinning {
+ public:
+  explicit CupyPinning(TimedHost& host) : host_(host), blocks_(host) {}
+
+  Address allocate(std::uint64_t size_bytes) {
+    while (!watched_.empty() && host_.event_done(watched_.front().event)) {
+      const Watched done = watched_.front();
+      watched_.pop_front();
+      host_.destroy_event(done.event);
+      let_go(done.address);
+    }
+    if (size_bytes == 0) return 0;
+    const std::uint64_t taken_bytes =
+        (size_bytes + kCupyStepBytes - 1) / kCupyStepBytes * kCupyStepBytes;
+    std::vector<Address>& free = free_[taken_bytes];
+    if (free.empty()) {
+      const Address address = blocks_.allocate(taken_bytes);
+      ++pin_count_;
+      blocks_known_[address] = {.size_bytes = taken_bytes, .holders = 1};
+      return address;
+    }
+    const Address address = free.back();
+    free.pop_back();
+    blocks_known_[address].holders = 1;
+    return address;
+  }
+  void use(Address address, std::uint32_t stream) {
+    ++blocks_known_[address].holders;
+    watched_.push_back({host_.record_event(stream), address});
+  }
+  void free(Address address) {
+    if (address != 0) let_go(address);
+  }
+  void pass() {}
+  [[nodiscard]] std::uint64_t pin_count() const { return pin_count_; }
+
+ private:
+  struct Watched {
+    host_caching::Event event = 0;
+    Address address = 0;
+  };
+  struct Block {
+    std::uint64_t size_bytes = 0;
+    std::uint64_t holders = 0;  // the program, and events of copies
+  };
+  void let_go(Address address) {
+    Block& block = blocks_known_[address];
+    if (--block.holders == 0) free_[block.size_bytes].push_back(address);
+  }
+
+  TimedHost& host_;
+  DriverBlocks blocks_;
+  std::uint64_t pin_count_ = 0;
+  std::unordered_map<Address, Block> blocks_known_{};
+  std::unordered_map<std::uint64_t, std::vector<Address>> free_{};  // by size
+  std::deque<Watched> watched_{};                                   // as they were noted
 };
 
 template <typename Pinning>
@@ -128,7 +199,18 @@ PinnedUse replay_cached(const PinnedProgram& program, const caching::Settings& s
 PinnedUse replay_exact(const PinnedProgram& program, PinKind kind) {
   TimedHost host(program.stream_count);
   ExactPinning pinning(host, kind);
-  return Player(host, pinning).play(program);
+  PinnedUse use = Player(host, pinning).play(program);
+  use.pin_count = pinning.pin_count();
+  use.unpin_count = pinning.unpin_count();
+  return use;
+}
+
+PinnedUse replay_cupy(const PinnedProgram& program) {
+  TimedHost host(program.stream_count);
+  CupyPinning pinning(host);
+  PinnedUse use = Player(host, pinning).play(program);
+  use.pin_count = pinning.pin_count();
+  return use;
 }
 
 }  // namespace allocmark

@@ -24,8 +24,14 @@ struct PinnedUse {
 [[nodiscard]] PinnedUse replay_cached(const PinnedProgram& program,
                                       const caching::Settings& settings);
 
-// Each request is pinned by itself in whole pages, by cudaHostAlloc or cudaMallocHost, or by mmap
-// and cudaHostRegister; a free waits for the copies of its block, and unpins.
+// Each request is pinned by itself: by cudaHostAlloc or cudaMallocHost (driver_blocks.h), or in
+// whole pages by mmap and cudaHostRegister; a free waits for the copies of its block, and unpins.
 [[nodiscard]] PinnedUse replay_exact(const PinnedProgram& program, host_caching::PinKind kind);
+
+// CuPy's PinnedMemoryPool, as cupy/cuda/pinned_memory.pyx has it: requests in steps of 512 bytes,
+// each from a free block of just that size, else by cudaHostAlloc; nothing goes back. A free block
+// of a copy is used again where an event says that the copy and all noted before it are done, which
+// the next request looks at.
+[[nodiscard]] PinnedUse replay_cupy(const PinnedProgram& program);
 
 }  // namespace allocmark

@@ -70,7 +70,7 @@ TEST_CASE("published figures hold within 1 % through workloads that describe the
     for (const PinKind kind : {PinKind::HostAlloc, PinKind::HostRegister}) {
       const PinnedUse exact = replay_exact(program, kind);
       CHECK(exact.pinned_bytes_peak >= program.asked_bytes_peak);
-      CHECK(exact.pinned_bytes_peak < program.asked_bytes_peak + kMiB);
+      CHECK(exact.pinned_bytes_peak <= program.asked_bytes_peak + 2 * kMiB);
     }
   }
 }
@@ -108,8 +108,9 @@ TEST_CASE("calls are counted and charged as on an H200's host") {
   const PinnedUse exact = replay_exact(program, PinKind::HostAlloc);
   CHECK(exact.pin_count == 3);
   CHECK(exact.unpin_count == 1);
-  CHECK(exact.pinned_bytes_peak == kMiB + 8192);
-  CHECK(exact.pinning_ns == 2 * 372'000 + 372'000 / 128 + 137'000);
+  // The first block's slab goes with it; the others share one of 2 MiB.
+  CHECK(exact.pinned_bytes_peak == 2 * kMiB);
+  CHECK(exact.pinning_ns == 2 * 744'000 + 274'000);
   const PinnedUse registered = replay_exact(program, PinKind::HostRegister);
   CHECK(registered.pinning_ns == 2 * 424'000 + 424'000 / 128 + 21'000);
   CHECK(program.request_count == 3);
@@ -121,8 +122,72 @@ TEST_CASE("an exact free waits for the copies of its block") {
       "host_alloc,1,1048576,0\nkernel,0,5000000,1\nhost_record,1,0,1\nhost_free,1,0,0\n"
       "kernel,0,7000000,2\nhost_alloc,2,1048576,0\nhost_free,2,0,0\n");
   // A wait is no pinning.
-  CHECK(replay_exact(program, PinKind::HostAlloc).pinning_ns == 2 * (372'000 + 137'000));
-  CHECK(replay_exact(program, PinKind::HostAlloc).pinned_bytes_peak == kMiB);
+  CHECK(replay_exact(program, PinKind::HostAlloc).pinning_ns == 2 * (744'000 + 274'000));
+  CHECK(replay_exact(program, PinKind::HostAlloc).pinned_bytes_peak == 2 * kMiB);
+}
+
+// The bytes that each block took on an H200 (results/published/2026-11-27-h200-pinned, "What an
+// exact block takes"); below 64 KiB the process's own books come on top.
+TEST_CASE("exact blocks take what the driver takes for them") {
+  struct Measured {
+    std::uint64_t size_bytes, count, taken_bytes;
+  };
+  for (const Measured& one : {Measured{65537, 200, 73400},
+                              {300000, 100, 356516},
+                              {524289, 100, 713032},
+                              {700000, 60, 1048576},
+                              {1048576, 60, 1048576},
+                              {1048577, 60, 2097152},
+                              {1572864, 40, 2097152},
+                              {2097152, 40, 2097152},
+                              {2097153, 40, 2101248},
+                              {3145728, 40, 3145728},
+                              {5242881, 20, 5246976},
+                              {35000000, 8, 35000320}}) {
+    INFO(one.size_bytes);
+    std::string rows;
+    for (std::uint64_t i = 0; i < one.count; ++i)
+      rows += "host_alloc," + std::to_string(i) + "," + std::to_string(one.size_bytes) + ",0\n";
+    const PinnedUse use = replay_exact(program_of_rows(rows), PinKind::HostAlloc);
+    CHECK((use.pinned_bytes_peak + one.count / 2) / one.count == one.taken_bytes);
+    CHECK(use.pin_count == one.count);
+  }
+  // Steps of 512 bytes: a slab has 2048 blocks of 513 bytes.
+  std::string rows;
+  for (int i = 0; i < 4096; ++i) rows += "host_alloc," + std::to_string(i) + ",513,0\n";
+  CHECK(replay_exact(program_of_rows(rows), PinKind::HostAlloc).pinned_bytes_peak == 4 * kMiB);
+}
+
+TEST_CASE("a slab's holes are joined, and it goes with its last block") {
+  // Three blocks of 600 KiB fill a slab but for 248 KiB; the middle hole and the first make room
+  // for one of 1200 KiB, and not for one of 1201.
+  const std::string three =
+      "host_alloc,1,614400,0\nhost_alloc,2,614400,0\nhost_alloc,3,614400,0\n"
+      "host_free,1,0,0\nhost_free,2,0,0\n";
+  const auto peak = [&](const std::string& rows) {
+    return replay_exact(program_of_rows(three + rows), PinKind::HostAlloc).pinned_bytes_peak;
+  };
+  CHECK(peak("host_alloc,4,1228800,0\n") == 2 * kMiB);
+  CHECK(peak("host_alloc,4,1229824,0\n") == 4 * kMiB);
+  CHECK(peak("host_free,3,0,0\nhost_alloc,4,2097152,0\n") == 2 * kMiB);
+}
+
+TEST_CASE("CuPy's pool serves a size by blocks of that size alone, once their copies are done") {
+  const auto pins = [](const std::string& rows) { return replay_cupy(program_of_rows(rows)); };
+  // 3,000,001 bytes are 5,860 steps, as 3,000,320 are; 3,000,321 are one more.
+  const std::string first = "host_alloc,1,3000001,0\nhost_free,1,0,0\n";
+  CHECK(pins(first + "host_alloc,2,3000320,0\n").pin_count == 1);
+  CHECK(pins(first + "host_alloc,2,3000321,0\n").pin_count == 2);
+  CHECK(pins(first + "host_alloc,2,2999000,0\n").pin_count == 2);  // a smaller one has no use of it
+  CHECK(pins(first).pinned_bytes_peak == 3002368);                 // whole pages of the driver's
+  // A block of a copy that runs is not free; behind one that runs, none is.
+  const std::string copied =
+      "host_alloc,1,3000001,0\nkernel,0,1000000,1\nhost_record,1,0,1\nhost_free,1,0,0\n";
+  CHECK(pins(copied + "host_alloc,2,3000001,0\n").pin_count == 2);
+  CHECK(pins(copied + "sync,0,0,0\nhost_alloc,2,3000001,0\n").pin_count == 1);
+  const std::string behind = "host_alloc,3,5000000,0\nkernel,0,900000000,2\nhost_record,3,0,2\n" +
+                             copied + "host,0,800000000,0\nhost_alloc,2,3000001,0\n";
+  CHECK(pins(behind).pin_count == 3);
 }
 
 TEST_CASE("advice says which setting of a release pins least") {
