@@ -188,6 +188,30 @@ void measure(long pair_count) {
   std::printf("%.1f\n", time.count() / static_cast<double>(pair_count));
 }
 
+// Pinned memory between the device's: allocated, registered, and of a pool of the host's.
+void pinned() {
+  void* device = nullptr;
+  void* pinned[3] = {};
+  static char registered[8192];
+  if (cudaMalloc(&device, 1000) != cudaSuccess) std::exit(3);
+  if (cudaMallocHost(&pinned[0], 3000) != cudaSuccess) std::exit(3);
+  if (cudaHostAlloc(&pinned[1], 5000, cudaHostAllocPortable) != cudaSuccess) std::exit(3);
+  if (cudaHostRegister(registered, sizeof registered, 0) != cudaSuccess) std::exit(3);
+  cudaFreeHost(pinned[0]);
+  cudaHostUnregister(registered);
+#if CUDART_VERSION >= 13000
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location = {.type = cudaMemLocationTypeHost, .id = 0};
+  cudaMemPool_t pool = nullptr;
+  if (cudaMemPoolCreate(&pool, &properties) != cudaSuccess) std::exit(3);
+  if (cudaMallocFromPoolAsync(&pinned[2], 7000, pool, nullptr) != cudaSuccess) std::exit(3);
+  cudaFreeAsync(pinned[2], nullptr);
+#endif
+  cudaFree(device);
+  cudaDeviceReset();
+}
+
 int run(std::string_view what, const char* number) {
   if (what == "heap") heap(1, true);
   if (what == "pools" || what == "crosses") pools(what == "crosses");
@@ -198,6 +222,7 @@ int run(std::string_view what, const char* number) {
   if (what == "marks") mark_steps();
   if (what == "graphs" || what == "ends_in_capture") graphs(what == "ends_in_capture");
   if (what == "driver_pools") driver_pools();
+  if (what == "pinned") pinned();
   if (what == "measure") measure(std::atol(number));
   if (what == "exits") {
     heap(1, false);

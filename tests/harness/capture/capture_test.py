@@ -111,6 +111,14 @@ class Capture(unittest.TestCase):
         self.assertIn("requests went to 2 pools of the driver", run.stderr)
         self.assertNotIn("pools of the driver", self.capture(PROGRAM, "pools", out="one").stderr)
 
+    def test_pinned_memory_of_the_host_has_rows_of_its_own(self):
+        run = self.capture(PROGRAM, "pinned")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        rows = ["alloc,1,1000,0", "host_alloc,2,3000,0", "host_alloc,3,5000,0", "host_alloc,4,8192,0", "host_free,2,0,0", "host_free,4,0,0"]
+        of_pool = ["host_alloc,5,7000,0", "host_free,5,0,0"]  # CUDA 12's headers cannot say where a pool is
+        found = self.events(self.traces()[0])
+        self.assertEqual([row for row in found if row not in of_pool], [*rows, "free,1,0,0", "host_free,3,0,0"])
+
     def test_however_it_ends_every_row_is_kept(self):
         for what, code, said in (("exits", 5, ""), ("crashes", 128 + signal.SIGSEGV, "SIGSEGV"),
                                  ("is_killed", 128 + signal.SIGKILL, "all its whole rows are kept")):

@@ -133,6 +133,19 @@ bool DeviceTrace::freed_on(std::uint64_t address, std::uint64_t stream) {
   return freed(address);
 }
 
+void DeviceTrace::host_allocated(std::uint64_t address, std::uint64_t size_bytes) {
+  host_freed(address);  // where its free went unseen
+  host_blocks_[address] = ++id_last_;
+  write(Row("host_alloc").number(id_last_).number(size_bytes).text(",0,\n"));
+}
+
+void DeviceTrace::host_freed(std::uint64_t address) {
+  const auto found = host_blocks_.find(address);
+  if (found == host_blocks_.end()) return;
+  write(Row("host_free").number(found->second).text(",0,0,\n"));
+  host_blocks_.erase(found);
+}
+
 void DeviceTrace::trimmed() { write(Row("empty_cache,0,0,0,\n")); }
 
 void DeviceTrace::marked(std::string_view label) {
@@ -148,6 +161,7 @@ void DeviceTrace::everything_freed() {
   std::vector<std::uint64_t> addresses;
   blocks_.for_each([&](const allocmark::TracedBlock& block) { addresses.push_back(block.id); });
   for (const std::uint64_t address : addresses) (void)freed(address);
+  while (!host_blocks_.empty()) host_freed(host_blocks_.begin()->first);
 }
 
 bool Recorder::begin(std::string folder) {

@@ -1,4 +1,5 @@
-// Turns what a process does with device memory into traces, one for each GPU. Requests, frees and
+// Turns what a process does with memory of its GPUs, and with pinned memory, into traces, one for
+// each GPU. Requests, frees and
 // waits flow in from all threads; rows flow out in the order of these calls. Under one lock, which
 // is never held while the runtime or PyTorch is called.
 #pragma once
@@ -79,6 +80,10 @@ class DeviceTrace {
   bool freed(std::uint64_t address);
   // The same on a stream of its own: where that is another one, the block was used there, too.
   bool freed_on(std::uint64_t address, std::uint64_t stream);
+  // Pinned memory of the host.
+  void host_allocated(std::uint64_t address, std::uint64_t size_bytes);
+  // Nothing where the address is not live here.
+  void host_freed(std::uint64_t address);
   void trimmed();
   void marked(std::string_view label);
   // Waits are written before the next row, many in a row once.
@@ -129,6 +134,7 @@ class DeviceTrace {
   StreamIndexes streams_;
   CaptureCounts counts_;
   std::uint64_t freed_address_ = 0;
+  std::unordered_map<std::uint64_t, std::uint64_t> host_blocks_;  // ids of live ones, by address
   std::uint64_t id_last_ = 0;
   std::map<PoolKey, TracedPool> pools_;        // that are used
   std::map<PoolKey, std::uint64_t> released_;  // numbers of those that are not any more

@@ -53,6 +53,7 @@ void note_free(const Call& call, void* pointer) {
   const LockedRecorder recorder;
   if (DeviceTrace* const trace = recorder->owner_of(address); trace != nullptr)
     (void)trace->freed(address);
+  recorder->for_each([&](DeviceTrace& trace) { trace.host_freed(address); });
 }
 
 void note_free_on(const Call& call, void* pointer, std::uint64_t stream, std::uint64_t capture_id) {
@@ -64,6 +65,26 @@ void note_free_on(const Call& call, void* pointer, std::uint64_t stream, std::ui
     stream = capture->stream;
   if (DeviceTrace* const trace = recorder->owner_of(address); trace != nullptr)
     (void)trace->freed_on(address, stream);
+  recorder->for_each([&](DeviceTrace& trace) { trace.host_freed(address); });
+}
+
+// A pool of the driver may have the host's memory.
+bool is_of_host(cudaError_t answer, void* const* pointer) {
+  cudaPointerAttributes attributes{};
+  return answer == cudaSuccess && *pointer != nullptr &&
+         cudaPointerGetAttributes(&attributes, *pointer) == cudaSuccess &&
+         attributes.type == cudaMemoryTypeHost;
+}
+
+// Of pinned memory only what was given is noted: a trace has no request of the host that failed.
+cudaError_t note_host(const Call& call, cudaError_t answer, const void* pointer,
+                      std::size_t size_bytes) {
+  if (!call.counts() || answer != cudaSuccess || pointer == nullptr) return answer;
+  const int device = current_device();
+  const LockedRecorder recorder;
+  if (DeviceTrace* const trace = recorder->device(device); trace != nullptr)
+    trace->host_allocated(reinterpret_cast<std::uint64_t>(pointer), size_bytes);
+  return answer;
 }
 
 // A wait for a stream or an event is written as one for the device: traces have no other.
@@ -109,6 +130,35 @@ CAPTURE_EXPORT cudaError_t cudaFree(void* pointer) {
   return REAL(cudaFree)(pointer);
 }
 
+CAPTURE_EXPORT cudaError_t cudaMallocHost(void** pointer, size_t size_bytes) {
+  const Call call;
+  const cudaError_t answer = REAL(cudaMallocHost)(pointer, size_bytes);
+  return note_host(call, answer, answer == cudaSuccess ? *pointer : nullptr, size_bytes);
+}
+
+CAPTURE_EXPORT cudaError_t cudaHostAlloc(void** pointer, size_t size_bytes, unsigned int flags) {
+  const Call call;
+  const cudaError_t answer = REAL(cudaHostAlloc)(pointer, size_bytes, flags);
+  return note_host(call, answer, answer == cudaSuccess ? *pointer : nullptr, size_bytes);
+}
+
+CAPTURE_EXPORT cudaError_t cudaFreeHost(void* pointer) {
+  const Call call;
+  note_free(call, pointer);
+  return REAL(cudaFreeHost)(pointer);
+}
+
+CAPTURE_EXPORT cudaError_t cudaHostRegister(void* pointer, size_t size_bytes, unsigned int flags) {
+  const Call call;
+  return note_host(call, REAL(cudaHostRegister)(pointer, size_bytes, flags), pointer, size_bytes);
+}
+
+CAPTURE_EXPORT cudaError_t cudaHostUnregister(void* pointer) {
+  const Call call;
+  note_free(call, pointer);
+  return REAL(cudaHostUnregister)(pointer);
+}
+
 CAPTURE_EXPORT cudaError_t cudaMallocAsync(void** pointer, size_t size_bytes, cudaStream_t stream) {
   const Call call;
   return note(call, REAL(cudaMallocAsync)(pointer, size_bytes, stream), pointer,
@@ -125,15 +175,17 @@ CAPTURE_EXPORT cudaError_t cudaMallocAsync_ptsz(void** pointer, size_t size_byte
 CAPTURE_EXPORT cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t size_bytes,
                                                    cudaMemPool_t pool, cudaStream_t stream) {
   const Call call;
-  return note(call, REAL(cudaMallocFromPoolAsync)(pointer, size_bytes, pool, stream), pointer,
-              asked_on(size_bytes, stream, pool));
+  const cudaError_t answer = REAL(cudaMallocFromPoolAsync)(pointer, size_bytes, pool, stream);
+  if (is_of_host(answer, pointer)) return note_host(call, answer, *pointer, size_bytes);
+  return note(call, answer, pointer, asked_on(size_bytes, stream, pool));
 }
 
 CAPTURE_EXPORT cudaError_t cudaMallocFromPoolAsync_ptsz(void** pointer, size_t size_bytes,
                                                         cudaMemPool_t pool, cudaStream_t stream) {
   const Call call;
-  return note(call, REAL(cudaMallocFromPoolAsync_ptsz)(pointer, size_bytes, pool, stream), pointer,
-              asked_on(size_bytes, own_stream(stream), pool));
+  const cudaError_t answer = REAL(cudaMallocFromPoolAsync_ptsz)(pointer, size_bytes, pool, stream);
+  if (is_of_host(answer, pointer)) return note_host(call, answer, *pointer, size_bytes);
+  return note(call, answer, pointer, asked_on(size_bytes, own_stream(stream), pool));
 }
 
 CAPTURE_EXPORT cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
