@@ -174,5 +174,15 @@ TEST_CASE("a limit is each process's own") {
   REQUIRE(oom_cause(situation) == OomCause::Limit);
 }
 
+TEST_CASE("a host that hangs is the cause, whatever else is short") {
+  OomSituation situation{
+      .capacity_bytes = 100, .request_bytes = 200, .allocated_bytes = 0, .single_stream = true};
+  CHECK(oom_cause(situation) == OomCause::Capacity);
+  situation.host_is_lost = true;
+  CHECK(oom_cause(situation) == OomCause::HostLost);
+  situation.request_bytes = 10;  // room there was, before the host hung
+  CHECK(oom_cause(situation) == OomCause::HostLost);
+}
+
 }  // namespace
 }  // namespace allocmark
