@@ -114,6 +114,12 @@ bool hosts_are_apart(double ratio) {
   return std::abs(std::log(ratio)) > std::log1p(kShareMax);
 }
 
+bool ran_beside_other_work(const Environment& environment) {
+  return std::ranges::any_of(environment.warnings, [](const std::string& warning) {
+    return warning.starts_with(kOtherWorkWarning);
+  });
+}
+
 bool is_deterministic(const CellResult& cell) {
   return std::ranges::none_of(cell.warnings, [](const std::string& warning) {
     return warning.starts_with("not deterministic");

@@ -25,6 +25,10 @@ namespace allocmark {
 // other; others count as equally fast.
 [[nodiscard]] bool hosts_are_apart(double ratio);
 
+// The first words of the warning that a run gets where others were at work when it began.
+inline constexpr std::string_view kOtherWorkWarning = "other work was running";
+[[nodiscard]] bool ran_beside_other_work(const Environment& environment);
+
 // Whether the trace tells enough of the program to say how long a step takes: its own time on the
 // host, and the device's work.
 [[nodiscard]] bool knows_wall_time(const CellResult& cell);

@@ -46,11 +46,9 @@ struct PendingNumber {
   std::size_t cell_index = 0, number_index = 0;
   std::string_view name = {};
   PassQuantiles quantiles = {};
-  double host_shift = 0;
+  Disturbance disturbance = {};
   std::optional<Shift> shift = {};
 };
-
-double relative(double log_shift) { return std::expm1(log_shift); }
 
 class Comparer {
  public:
@@ -316,7 +314,8 @@ void Comparer::add_timed(const CellResult& base, const CellResult& now, CellComp
                           .number_index = cell.numbers.size(),
                           .name = timed.name,
                           .quantiles = std::move(quantiles),
-                          .host_shift = host_shift(base, now)});
+                          .disturbance = disturbance({base_.file.environment, base},
+                                                     {now_.file.environment, now})});
     }
     cell.numbers.push_back(std::move(number));
   }
@@ -348,15 +347,15 @@ void Comparer::estimate_shifts() {
 
 double Comparer::default_bound(const PendingNumber& pending) const {
   if (calibration_ || !policy_.default_bounds) return 0;
-  return cell_shifts_.at(pending.name).bound(pending.shift->estimate, pending.host_shift);
+  return cell_shifts_.at(pending.name).bound(pending.shift->estimate, pending.disturbance);
 }
 
 void Comparer::judge_timed(const PendingNumber& pending, double p_value_adjusted) {
   NumberComparison& number = result_.cells[pending.cell_index].numbers[pending.number_index];
   const Shift& shift = *pending.shift;
-  number.change = relative(shift.estimate);
-  number.change_low = relative(shift.low);
-  number.change_high = relative(shift.high);
+  number.change = std::expm1(shift.estimate);
+  number.change_low = std::expm1(shift.low);
+  number.change_high = std::expm1(shift.high);
   number.p_value = shift.p_value;
   number.p_value_adjusted = p_value_adjusted;
   const double effect_min = policy_.effect_min_of(number.name, true);
@@ -380,7 +379,7 @@ void Comparer::judge_timed(const PendingNumber& pending, double p_value_adjusted
     number.verdict = shift.estimate > 0 ? Verdict::Worse : Verdict::Better;
   } else if (noise > effect_min) {
     number.reason = fmt::format("two runs of the same thing differ by up to {:.3g} %{}",
-                                noise * 100, bound_source(bound != nullptr, pending.host_shift));
+                                noise * 100, bound_source(bound != nullptr, pending.disturbance));
   } else if (shift.low > -same_reach && shift.high < same_reach) {
     number.verdict = Verdict::Same;
   } else {

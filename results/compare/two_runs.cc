@@ -12,6 +12,7 @@
 
 #include "base/median.h"
 #include "results/compare/timed_numbers.h"
+#include "results/derived.h"
 
 namespace allocmark {
 namespace {
@@ -23,6 +24,8 @@ constexpr double kHostShiftThatDoubles = 0.07;
 
 // The largest of 168 P50s of single cells that nothing caused was 19 % (VERDICTS.md).
 constexpr double kAloneFactor = 3;
+// Code that shares a core with other work gets half of it.
+constexpr double kBoundBesideOtherWork = 1;
 
 double scatter_of(std::vector<double> log_shifts) {
   if (log_shifts.size() < kScatterCellCountMin) return 0;
@@ -45,18 +48,21 @@ std::optional<double> log_host_reference(const CellResult& cell) {
 
 }  // namespace
 
-double host_shift(const CellResult& base, const CellResult& now) {
-  const std::optional<double> before = log_host_reference(base);
-  const std::optional<double> after = log_host_reference(now);
-  return before && after ? std::abs(*after - *before) : 0;
+Disturbance disturbance(RunCell base, RunCell now) {
+  const std::optional<double> before = log_host_reference(base.cell);
+  const std::optional<double> after = log_host_reference(now.cell);
+  return {.host_shift = before && after ? std::abs(*after - *before) : 0,
+          .beside_other_work =
+              ran_beside_other_work(base.environment) || ran_beside_other_work(now.environment)};
 }
 
-std::string bound_source(bool is_calibrated, double host_shift) {
+std::string bound_source(bool is_calibrated, const Disturbance& disturbance) {
   if (is_calibrated) return " on this machine";
+  if (disturbance.beside_other_work) return " beside other work; --confirm runs them in turn";
   constexpr double kHostShiftToSay = 0.02;
-  if (host_shift < kHostShiftToSay) return "; --confirm runs them in turn";
+  if (disturbance.host_shift < kHostShiftToSay) return "; --confirm runs them in turn";
   return fmt::format(": the machine was {:.2g} % slower in one of them",
-                     std::expm1(host_shift) * 100);
+                     std::expm1(disturbance.host_shift) * 100);
 }
 
 CellShifts::CellShifts(std::string_view number, std::vector<double> log_shifts)
@@ -65,14 +71,16 @@ CellShifts::CellShifts(std::string_view number, std::vector<double> log_shifts)
   if (timed != nullptr) between_runs_ = timed->between_runs;
 }
 
-double CellShifts::bound(double log_shift, double host_shift) const {
+double CellShifts::bound(double log_shift, const Disturbance& disturbance) const {
   const double alike_min = std::log1p(between_runs_);
   const auto alike_count = std::ranges::count_if(log_shifts_, [&](double other) {
     return std::abs(other) > alike_min && (other > 0) == (log_shift > 0);
   });
   const bool is_alone = static_cast<std::size_t>(alike_count) * 3 < log_shifts_.size();
   const double share = (is_alone ? kAloneFactor : 1) * between_runs_;
-  return std::max(share * (1 + host_shift / kHostShiftThatDoubles), std::expm1(scatter_));
+  return std::max({share * (1 + disturbance.host_shift / kHostShiftThatDoubles),
+                   std::expm1(scatter_),
+                   disturbance.beside_other_work ? kBoundBesideOtherWork : 0});
 }
 
 }  // namespace allocmark

@@ -11,6 +11,22 @@
 
 namespace allocmark {
 
+// What can make two runs of the same thing differ.
+struct Disturbance {
+  // By how much longer the same host code took before the passes of one side than before those of
+  // the other: a logarithm, 0 or more. 0 where it was not measured.
+  double host_shift = 0;
+  // Either run began while others were at work.
+  bool beside_other_work = false;
+};
+
+// A cell and the run that it is of.
+struct RunCell {
+  const Environment& environment;
+  const CellResult& cell;
+};
+[[nodiscard]] Disturbance disturbance(RunCell base, RunCell now);
+
 // Of a number in all cells of a comparison, as logarithms.
 class CellShifts {
  public:
@@ -19,11 +35,10 @@ class CellShifts {
 
   // A share: 0.07 for 7 %. It is between_runs of timed_numbers.h where
   // - the cells differ less from each other: three robust standard deviations show a machine that
-  // is
-  //   noisier. Six cells show it.
-  // - the host was as fast on both sides (host_shift);
+  //   is noisier. Six cells show it.
+  // - nothing disturbed either run.
   // - a third of the cells changes alike. A single process can differ by more, in all its passes.
-  [[nodiscard]] double bound(double log_shift, double host_shift) const;
+  [[nodiscard]] double bound(double log_shift, const Disturbance& disturbance) const;
 
  private:
   double between_runs_ = 0;
@@ -31,11 +46,7 @@ class CellShifts {
   std::vector<double> log_shifts_;
 };
 
-// By how much longer the same host code took before the passes of one side than before those of the
-// other: a logarithm, 0 or more. 0 where it was not measured.
-[[nodiscard]] double host_shift(const CellResult& base, const CellResult& now);
-
 // What the bound rests on, where the reader can do something about it.
-[[nodiscard]] std::string bound_source(bool is_calibrated, double host_shift);
+[[nodiscard]] std::string bound_source(bool is_calibrated, const Disturbance& disturbance);
 
 }  // namespace allocmark

@@ -20,6 +20,7 @@
 #include "harness/build_info.h"
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/measure/clock.h"
+#include "results/derived.h"
 #include "results/json.h"
 
 namespace allocmark {
@@ -88,7 +89,7 @@ void add_warnings(Environment* environment) {
   const auto cpu_count = static_cast<double>(environment->cpu_count);
   if (getloadavg(&load, 1) == 1 && cpu_count > 0 && load > kLoadPerCoreMax * cpu_count) {
     environment->warnings.push_back(
-        fmt::format("other work was running: load average {:.1f} on {} cores before the first cell",
+        fmt::format("{}: load average {:.1f} on {} cores before the first cell", kOtherWorkWarning,
                     load, environment->cpu_count));
   }
 }

@@ -18,15 +18,13 @@ namespace {
 
 // Chance alone lets the passes of a cell or two of many differ.
 constexpr double kDifferingCellShareMax = 0.1;
-// What 'run' warns of before the first cell where others were at work.
-constexpr std::string_view kOtherWork = "other work was running";
 
 // Why the run may have been disturbed: what is stored in words, and what the numbers say.
 std::vector<std::string> disturbances_of(const BundleView& view, const std::string& prefix,
                                          const Environment& environment, CheckedRule& rule) {
   std::vector<std::string> found;
   for (const std::string& warning : environment.warnings) {
-    if (warning.starts_with(kOtherWork)) found.push_back(warning);
+    if (warning.starts_with(kOtherWorkWarning)) found.push_back(warning);
   }
   const auto file = view.files.find(prefix + "conditions.json");
   if (file == view.files.end()) return found;

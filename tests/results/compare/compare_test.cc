@@ -138,23 +138,6 @@ TEST_CASE("the wall time of a step is compared where the host's and the device's
   CHECK(verdicts(56e6, 0).exit_code == ExitCode::Pass);
 }
 
-TEST_CASE("without a calibration built-in bounds stand for it, unless the policy wants one") {
-  RunFile slow = quiet_run();
-  for (CellResult& cell : slow.cells) slow_down(cell, 1.08);
-  const auto verdicts = [&](const ComparePolicy& policy) {
-    return compare_runs(side("BASE", quiet_run()), side("NEW", slow), policy, std::nullopt);
-  };
-  CHECK(verdicts({}).exit_code == ExitCode::Regression);
-  CHECK(contains(text_of(verdicts({})), "not calibrated"));
-  const ComparePolicy strict{.calibration_required = true};
-  CHECK(count(verdicts(strict), Verdict::Undecided) == 3);
-  CHECK(verdicts(strict).exit_code == ExitCode::Pass);
-  slow = quiet_run();
-  for (CellResult& cell : slow.cells) slow_down(cell, 1.05);
-  CHECK(verdicts({}).exit_code == ExitCode::Pass);
-  CHECK(verdicts({.default_bounds = false}).exit_code == ExitCode::Regression);
-}
-
 TEST_CASE("a machine whose runs differ by more than the change decides nothing") {
   RunFile slow = quiet_run();
   for (CellResult& cell : slow.cells) slow_down(cell, 1.08);
