@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "workloads/import/minimalloc_rows.h"
 #include "workloads/import/recording.h"
 #include "workloads/import/text_lines.h"
 #include "workloads/trace/event_names.h"
@@ -128,6 +129,11 @@ AddressLog events_of_blocks(const std::vector<TimedBlock>& blocks) {
 }
 
 }  // namespace
+
+std::string minimalloc_line(const MinimallocRow& row) {
+  return fmt::format("{},{},{},{}{}\n", row.id, row.lower, row.upper, row.size_bytes,
+                     row.offset_bytes ? fmt::format(",{}", *row.offset_bytes) : "");
+}
 
 bool is_minimalloc_header(std::string_view line) { return columns_of(line).complete(); }
 

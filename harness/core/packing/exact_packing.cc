@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "harness/core/packing/first_fit.h"
+#include "harness/core/packing/time_sections.h"
 
 namespace allocmark {
 namespace {
@@ -81,7 +82,7 @@ class PackingSearch {
   std::vector<std::uint64_t> lowest_;  // offset that those below leave
   std::vector<std::uint64_t> found_;   // of parts that are solved
   std::vector<std::vector<std::uint32_t>> met_;
-  // A section is a time between two begins. What is still to be placed in it lies above its floor.
+  // What is still to be placed in a section lies above its floor.
   std::vector<std::uint32_t> first_section_, end_section_;  // by block
   std::vector<std::uint64_t> floor_;
   std::vector<std::uint64_t> rest_bytes_;
@@ -90,18 +91,12 @@ class PackingSearch {
 };
 
 void PackingSearch::find_sections() {
-  std::vector<std::uint64_t> begins;
-  for (const BlockLife& block : blocks_) begins.push_back(block.begin);
-  std::ranges::sort(begins);
-  begins.erase(std::unique(begins.begin(), begins.end()), begins.end());
-  floor_.assign(begins.size(), 0);
-  rest_bytes_.assign(begins.size(), 0);
-  const auto section = [&](std::uint64_t time) {
-    return static_cast<std::uint32_t>(std::ranges::lower_bound(begins, time) - begins.begin());
-  };
+  const TimeSections sections(blocks_);
+  floor_.assign(sections.count(), 0);
+  rest_bytes_.assign(sections.count(), 0);
   for (std::uint32_t i = 0; i < blocks_.size(); ++i) {
-    first_section_.push_back(section(blocks_[i].begin));
-    end_section_.push_back(section(blocks_[i].end));
+    first_section_.push_back(sections.from(blocks_[i].begin));
+    end_section_.push_back(sections.from(blocks_[i].end));
     for (std::uint32_t s = first_section_[i]; s < end_section_[i]; ++s) {
       rest_bytes_[s] += blocks_[i].size_bytes;
     }

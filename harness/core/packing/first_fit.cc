@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "harness/core/packing/time_sections.h"
+
 namespace allocmark {
 namespace {
 
@@ -23,17 +25,11 @@ long double area(const BlockLife& block) {
 
 // Of each block, the most bytes live at once while it lives.
 std::vector<std::uint64_t> pressures(std::span<const BlockLife> blocks) {
-  std::vector<std::uint64_t> times;
-  for (const BlockLife& block : blocks) times.push_back(block.begin);
-  std::ranges::sort(times);
-  times.erase(std::unique(times.begin(), times.end()), times.end());
-  const auto at = [&](std::uint64_t time) {
-    return static_cast<std::size_t>(std::ranges::lower_bound(times, time) - times.begin());
-  };
-  std::vector<std::uint64_t> live(times.size() + 1);
+  const TimeSections sections(blocks);
+  std::vector<std::uint64_t> live(sections.count() + 1);
   for (const BlockLife& block : blocks) {
-    live[at(block.begin)] += block.size_bytes;
-    live[at(block.end)] -= block.size_bytes;
+    live[sections.from(block.begin)] += block.size_bytes;
+    live[sections.from(block.end)] -= block.size_bytes;
   }
   std::partial_sum(live.begin(), live.end(), live.begin());
   // Highest values of ranges, by doubling.
@@ -46,7 +42,7 @@ std::vector<std::uint64_t> pressures(std::span<const BlockLife> blocks) {
   }
   std::vector<std::uint64_t> result;
   for (const BlockLife& block : blocks) {
-    const std::size_t lo = at(block.begin), hi = std::max(lo + 1, at(block.end));
+    const std::size_t lo = sections.from(block.begin), hi = sections.from(block.end);
     std::size_t level = 0;
     while ((std::size_t{2} << level) <= hi - lo) ++level;
     result.push_back(std::max(highest[level][lo], highest[level][hi - (std::size_t{1} << level)]));
@@ -77,35 +73,38 @@ class Orders {
   std::vector<PackOrder> orders_;
 };
 
+using Block = const BlockLife&;
+using Pressure = std::uint64_t;  // bytes
+
+void add_by_begin(Orders& orders) {
+  orders.add("begin", [](Block b, Pressure) { return std::pair(~b.begin, b.size_bytes); });
+}
+
 }  // namespace
 
 std::vector<PackOrder> pack_orders(std::span<const BlockLife> blocks) {
-  using Block = const BlockLife&;
-  using Bytes = std::uint64_t;
   Orders orders(blocks);
-  orders.add("size", [](Block b, Bytes) { return std::pair(b.size_bytes, lifetime(b)); });
-  orders.add("lifetime", [](Block b, Bytes) { return std::pair(lifetime(b), b.size_bytes); });
-  orders.add("size times lifetime", [](Block b, Bytes) { return area(b); });
+  orders.add("size", [](Block b, Pressure) { return std::pair(b.size_bytes, lifetime(b)); });
+  orders.add("lifetime", [](Block b, Pressure) { return std::pair(lifetime(b), b.size_bytes); });
+  orders.add("size times lifetime", [](Block b, Pressure) { return area(b); });
   orders.add("pressure, then size",
-             [](Block b, Bytes pressure) { return std::pair(pressure, b.size_bytes); });
+             [](Block b, Pressure pressure) { return std::pair(pressure, b.size_bytes); });
   orders.add("pressure, then lifetime",
-             [](Block b, Bytes pressure) { return std::pair(pressure, lifetime(b)); });
-  orders.add("begin", [](Block b, Bytes) { return std::pair(~b.begin, b.size_bytes); });
-  orders.add("end", [](Block b, Bytes) { return std::pair(b.end, b.size_bytes); });
+             [](Block b, Pressure pressure) { return std::pair(pressure, lifetime(b)); });
+  add_by_begin(orders);
+  orders.add("end", [](Block b, Pressure) { return std::pair(b.end, b.size_bytes); });
   return orders.take();
 }
 
 std::vector<PackOrder> search_orders(std::span<const BlockLife> blocks) {
-  using Block = const BlockLife&;
-  using Bytes = std::uint64_t;
   Orders orders(blocks);
-  orders.add("begin, size", [](Block b, Bytes) { return std::pair(~b.begin, b.size_bytes); });
+  add_by_begin(orders);
   orders.add("lifetime, area, pressure",
-             [](Block b, Bytes pressure) { return std::tuple(lifetime(b), area(b), pressure); });
+             [](Block b, Pressure pressure) { return std::tuple(lifetime(b), area(b), pressure); });
   orders.add("pressure, area, lifetime",
-             [](Block b, Bytes pressure) { return std::tuple(pressure, area(b), lifetime(b)); });
+             [](Block b, Pressure pressure) { return std::tuple(pressure, area(b), lifetime(b)); });
   orders.add("pressure, lifetime, area",
-             [](Block b, Bytes pressure) { return std::tuple(pressure, lifetime(b), area(b)); });
+             [](Block b, Pressure pressure) { return std::tuple(pressure, lifetime(b), area(b)); });
   return orders.take();
 }
 

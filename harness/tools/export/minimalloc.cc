@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "workloads/import/minimalloc_rows.h"
 #include "workloads/trace/byte_stream.h"
 
 namespace allocmark {
@@ -17,11 +18,14 @@ void write_minimalloc(const MemorySnapshot& snapshot, const std::string& path) {
     std::uint64_t size_bytes = 0;
   };
   ByteWriter bytes(path);
-  bytes.write("id,lower,upper,size\n");
+  bytes.write(kMinimallocHeader);
   std::unordered_map<std::uint64_t, Block> live;  // by address
   std::uint64_t now = 0, id = 0;
   const auto write = [&](const Block& block) {
-    bytes.write(fmt::format("b{},{},{},{}\n", block.id, block.begin, now, block.size_bytes));
+    bytes.write(minimalloc_line({.id = fmt::format("b{}", block.id),
+                                 .lower = block.begin,
+                                 .upper = now,
+                                 .size_bytes = block.size_bytes}));
   };
   snapshot.for_each_entry(snapshot.busiest_device(), [&](const SnapshotEntry& entry) {
     if (entry.action == SnapshotAction::Alloc)
