@@ -209,6 +209,9 @@ void check_memory(const CellResult& cell, Findings& findings) {
        "allocated_bytes_peak", cell.allocated_bytes_peak},
       {"requested_bytes_at_reserved_peak", cell.requested_bytes_at_reserved_peak,
        "requested_bytes_peak", cell.requested_bytes_peak},
+      {"requested_bytes_peak", cell.requested_bytes_peak, "rounded_bytes_peak",
+       cell.rounded_bytes_peak},
+      {"rounded_bytes_peak", cell.rounded_bytes_peak, "packed_bytes", cell.packed_bytes},
       {"reserved_bytes_at_requested_peak", cell.reserved_bytes_at_requested_peak,
        "reserved_bytes_peak", cell.reserved_bytes_peak},
   };

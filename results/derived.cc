@@ -194,6 +194,24 @@ std::optional<double> waste_share(const CellResult& cell) {
   return unused_share(cell.requested_bytes_peak, cell.device_bytes_peak);
 }
 
+std::optional<std::uint64_t> least_bytes(const CellResult& cell) {
+  return cell.packed_bytes ? cell.packed_bytes : cell.rounded_bytes_peak;
+}
+
+std::optional<std::uint64_t> least_page_bytes(const CellResult& cell) {
+  constexpr std::uint64_t kPageBytes = 2 * kMiB;
+  const Bytes least = least_bytes(cell);
+  if (!least) return std::nullopt;
+  return (*least + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+std::optional<double> regret_share(const CellResult& cell) {
+  if (!above_floor(cell) || !reached_requested_peak(cell)) return std::nullopt;
+  const Bytes least = least_bytes(cell);
+  if (!least || *least == 0 || !cell.reserved_bytes_peak) return std::nullopt;
+  return static_cast<double>(*cell.reserved_bytes_peak) / static_cast<double>(*least) - 1;
+}
+
 std::optional<std::int64_t> counter_of(const CellResult& cell, std::string_view name) {
   const auto found = std::ranges::find(
       cell.counters, name, [](const auto& counter) { return std::string_view(counter.first); });

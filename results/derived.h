@@ -86,6 +86,17 @@ struct FragmentationDefinition {
 // the program's peak was not reached then. The same floor applies.
 [[nodiscard]] std::optional<double> waste_share(const CellResult& cell);
 
+// What the cell's requests need at least, as far as it is known: packed_bytes, else
+// rounded_bytes_peak. Nothing before schema 1.15.
+[[nodiscard]] std::optional<std::uint64_t> least_bytes(const CellResult& cell);
+
+// The least number of bytes in whole pages of 2 MiB, as devices hand them out.
+[[nodiscard]] std::optional<std::uint64_t> least_page_bytes(const CellResult& cell);
+
+// How much more than that the allocator reserved: reserved_bytes_peak / least_bytes - 1. Below 0
+// where it aligns to less than 512 B. Nothing where a request failed; the same floor applies.
+[[nodiscard]] std::optional<double> regret_share(const CellResult& cell);
+
 // One of the cell's counters by its name; nothing where the cell has none of that name.
 [[nodiscard]] std::optional<std::int64_t> counter_of(const CellResult& cell, std::string_view name);
 

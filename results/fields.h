@@ -169,17 +169,33 @@ void visit_oom(Fields& fields, Cell& cell) {
       cell.oom_first, [](auto& nested, auto& event) { visit_oom_event(nested, event); });
 }
 
+// What no allocator can undercut.
 template <typename Fields, typename Cell>
-void visit_memory(Fields& fields, Cell& cell) {
-  fields.integer(
-      Field{"capacity_bytes", "what the cell might use, see \"Capacity\"; the total before 1.12"},
-      cell.capacity_bytes);
+void visit_bounds(Fields& fields, Cell& cell) {
   fields.integer(
       Field{
           "requested_bytes_peak",
           "most bytes live at once in the trace as written, without rounding, served here or not: "
           "what a perfect allocator would need. Without requests that failed when recorded"},
       cell.requested_bytes_peak);
+  fields.optional_integer(
+      Field{"rounded_bytes_peak",
+            "the same with every request rounded up to 512 B, in which most allocators align", 15},
+      cell.rounded_bytes_peak);
+  fields.optional_integer(
+      Field{"packed_bytes",
+            "what the requests, rounded likewise, take in the best packing that a short search "
+            "found, which knows all of them beforehand, see \"Regret\"; null above 20,000 requests",
+            15},
+      cell.packed_bytes);
+}
+
+template <typename Fields, typename Cell>
+void visit_memory(Fields& fields, Cell& cell) {
+  fields.integer(
+      Field{"capacity_bytes", "what the cell might use, see \"Capacity\"; the total before 1.12"},
+      cell.capacity_bytes);
+  visit_bounds(fields, cell);
   fields.optional_integer(
       Field{"allocated_bytes_peak",
             "most bytes handed out, rounded as the allocator rounds; null where the allocator "

@@ -15,7 +15,7 @@
 namespace allocmark {
 
 // The version of the result format (semver). MAJOR changes when results stop being comparable.
-inline constexpr const char* kSchemaVersion = "1.14.0";
+inline constexpr const char* kSchemaVersion = "1.15.0";
 
 // What names a cell. Two runs' cells with the same key are the same experiment.
 struct CellKey {
@@ -192,6 +192,9 @@ struct CellResult {
 
   std::uint64_t capacity_bytes = 0;  // enforced; what the card leaves to programs where unlimited
   std::uint64_t requested_bytes_peak = 0;
+  // With every request rounded up to 512 B, and what the best packing of them takes that was found;
+  // nothing before schema 1.15.
+  std::optional<std::uint64_t> rounded_bytes_peak = std::nullopt, packed_bytes = std::nullopt;
   std::optional<std::uint64_t> allocated_bytes_peak, active_bytes_peak, reserved_bytes_peak;
   std::optional<std::uint64_t> allocated_bytes_at_reserved_peak, requested_bytes_at_reserved_peak;
   std::optional<std::uint64_t> reserved_bytes_at_requested_peak = std::nullopt;

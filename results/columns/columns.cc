@@ -52,6 +52,7 @@ enum Place : unsigned {
   kAllocateScaled,
   kFreeP99,
   kWaste,
+  kRegret,
   kFreeScaled,
   kStranded,
   kRequestedPeak,
@@ -217,6 +218,7 @@ class Builder {
     add_stranded(unit);
     add({"", "waste", "%", kWaste},
         values([](const CellResult& cell) { return 100 * or_undefined(waste_share(cell)); }), 1, 1);
+    add_regret();
     add({"driver", "calls", "", kDriverCalls}, values([](const CellResult& cell) {
           return or_undefined(cell.device_allocate_count) + or_undefined(cell.device_free_count);
         }),
@@ -244,6 +246,14 @@ class Builder {
     });
     if (std::ranges::none_of(stranded, [](double bytes) { return std::isfinite(bytes); })) return;
     add({"peak", "stranded", unit.name, kStranded}, stranded, unit.divisor, unit.decimals);
+  }
+
+  // Not of files that know no bound.
+  void add_regret() {
+    const auto percents =
+        values([](const CellResult& cell) { return 100 * or_undefined(regret_share(cell)); });
+    if (std::ranges::none_of(percents, [](double value) { return std::isfinite(value); })) return;
+    add({"", "regret", "%", kRegret}, percents, 1, 1);
   }
 
   // Of a step as the program's user sees it, and what the setting adds to it.

@@ -35,14 +35,15 @@ struct ExactNumber {
   Count (*value)(const CellResult& cell);
 };
 
+constexpr const char* kReserved = "reserved_bytes_peak";
+
 constexpr std::array kExactNumbers{
     ExactNumber{"oom_first.event_index", Better::More,
                 [](const CellResult& c) -> Count {
                   if (!c.oom_first) return std::nullopt;
                   return c.oom_first->event_index;
                 }},
-    ExactNumber{"reserved_bytes_peak", Better::Less,
-                [](const CellResult& c) { return c.reserved_bytes_peak; }},
+    ExactNumber{kReserved, Better::Less, [](const CellResult& c) { return c.reserved_bytes_peak; }},
     ExactNumber{"allocated_bytes_peak", Better::Less,
                 [](const CellResult& c) { return c.allocated_bytes_peak; }},
     ExactNumber{"active_bytes_peak", Better::Less,
@@ -143,6 +144,13 @@ void add_counters(const CellResult& base, const CellResult& now, const ComparePo
     }
     numbers.push_back(std::move(number));
   }
+}
+
+// How far each side is from what the program could do with.
+void name_regret(const CellResult& base, const CellResult& now, NumberComparison& number) {
+  const std::optional<double> before = regret_share(base), after = regret_share(now);
+  if (!before || !after || number.verdict == Verdict::Same || !number.reason.empty()) return;
+  number.reason = fmt::format("regret {:.1f} % -> {:.1f} %", *before * 100, *after * 100);
 }
 
 // Whoever fails requests holds less and calls less; that is no merit, and serving them no fault.
@@ -247,6 +255,7 @@ std::vector<NumberComparison> compare_exact(const ExactSides& sides, const Compa
     // Where only one side has a first failed request, oom_count says it.
     if (exact.better == Better::More && (!before || !after)) continue;
     judge_numbers(number, exact.better, policy);
+    if (number.name == kReserved) name_regret(base, now, number);
     numbers.push_back(std::move(number));
   }
   add_driver_calls(sides, numbers);

@@ -61,7 +61,9 @@ OrderedJson derived_json(const CellResult& cell) {
       {"trial_oom_rate", has_trials ? OrderedJson(trials->estimate) : OrderedJson(nullptr)},
       {"trial_oom_rate_low", has_trials ? OrderedJson(trials->low) : OrderedJson(nullptr)},
       {"trial_oom_rate_high", has_trials ? OrderedJson(trials->high) : OrderedJson(nullptr)},
-      {"waste_share", number_or_null(waste_share(cell))}};
+      {"waste_share", number_or_null(waste_share(cell))},
+      {"least_page_bytes", number_or_null(least_page_bytes(cell))},
+      {"regret_share", number_or_null(regret_share(cell))}};
   for (const FragmentationDefinition& definition : fragmentation_definitions()) {
     json[std::string(definition.name)] = number_or_null(definition.value(cell));
   }

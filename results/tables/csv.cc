@@ -139,6 +139,8 @@ CsvRow flatten(const CellResult& cell) {
   flattener.add("trial_oom_rate_low", trials ? number(trials->low) : "");
   flattener.add("trial_oom_rate_high", trials ? number(trials->high) : "");
   flattener.add("waste_share", number(waste_share(cell)));
+  flattener.add("least_page_bytes", number(least_page_bytes(cell)));
+  flattener.add("regret_share", number(regret_share(cell)));
   for (const FragmentationDefinition& definition : fragmentation_definitions()) {
     flattener.add(std::string(definition.name), number(definition.value(cell)));
   }

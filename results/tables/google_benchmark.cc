@@ -115,6 +115,8 @@ void add_counters(OrderedJson& entry, const CellResult& cell, const BenchmarkOpe
   add_number(entry, "device_allocate_count", cell.device_allocate_count);
   add_number(entry, "device_free_count", cell.device_free_count);
   add_number(entry, "waste_share", waste_share(cell));
+  add_number(entry, "least_page_bytes", least_page_bytes(cell));
+  add_number(entry, "regret_share", regret_share(cell));
   for (const FragmentationDefinition& definition : fragmentation_definitions()) {
     add_number(entry, std::string(definition.name), definition.value(cell));
   }

@@ -20,6 +20,7 @@ FIELDS = {
     ("peak", "requested"): "requested_bytes_peak",
     ("peak", "reserved"): "reserved_bytes_peak",
     ("", "waste"): "waste_share",
+    ("", "regret"): "regret_share",
     ("driver", "calls"): "device_allocate_count",
     ("requests", "done"): "latency_count",
     ("request", "P50"): "latency_ns_p50",

@@ -233,10 +233,11 @@ TEST_CASE("every derived number is documented") {
     CHECK(names.contains(std::string(definition.name)));
   }
   for (const char* name :
-       {"oom_rate", "trial_oom_rate", "trial_oom_rate_low", "trial_oom_rate_high", "waste_share"}) {
+       {"oom_rate", "trial_oom_rate", "trial_oom_rate_low", "trial_oom_rate_high", "waste_share",
+        "least_page_bytes", "regret_share"}) {
     CHECK(names.contains(name));
   }
-  CHECK(names.size() == fragmentation_definitions().size() + 5);
+  CHECK(names.size() == fragmentation_definitions().size() + 7);
 }
 
 TEST_CASE("every status and cause is documented") {

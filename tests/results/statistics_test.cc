@@ -117,6 +117,24 @@ TEST_CASE("waste is what the device gave beyond the program's peak") {
   CHECK_FALSE(waste_share(cell).has_value());
 }
 
+TEST_CASE("regret is what was reserved beyond the packing, else beyond the rounded peak") {
+  CellResult cell = measured_cell();
+  cell.rounded_bytes_peak = 160 * kMiB, cell.packed_bytes = 160 * kMiB;
+  CHECK_FALSE(regret_share(cell).has_value());  // 4 requests failed
+  cell.oom_count = 0;
+  CHECK(regret_share(cell) == Approx(0.25));
+  cell.packed_bytes = 250 * kMiB;
+  CHECK(regret_share(cell) == Approx(-0.2));
+  cell.packed_bytes.reset();
+  CHECK(regret_share(cell) == Approx(0.25));
+  CHECK(least_page_bytes(cell) == 160 * kMiB);
+  cell.rounded_bytes_peak = 160 * kMiB + 512;
+  CHECK(least_page_bytes(cell) == 162 * kMiB);
+  cell.rounded_bytes_peak.reset();  // an older file
+  CHECK_FALSE(regret_share(cell).has_value());
+  CHECK_FALSE(least_page_bytes(cell).has_value());
+}
+
 TEST_CASE("ratios to the trace's peak are absent where a request failed") {
   CellResult cell = measured_cell();
   CHECK_FALSE(fragmentation(cell, "fragmentation_ratio_johnstone_wilson_2").has_value());

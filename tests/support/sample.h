@@ -97,6 +97,7 @@ inline CellResult cell() {
                             .free_bytes = 600000};
   cell.capacity_bytes = 9007199254740993u;  // not representable as a double
   cell.requested_bytes_peak = 1000;
+  cell.rounded_bytes_peak = 1012, cell.packed_bytes = 1018;
   cell.allocated_bytes_peak = 1024, cell.active_bytes_peak = 1536, cell.reserved_bytes_peak = 2048;
   cell.allocated_bytes_at_reserved_peak = 1020, cell.requested_bytes_at_reserved_peak = 990;
   cell.reserved_bytes_at_requested_peak = 2000;

@@ -23,7 +23,9 @@
 #include "harness/core/cell/cell_result.h"
 #include "harness/core/cell/cell_run.h"
 #include "harness/core/cell/recorded_job.h"
+#include "harness/core/packing/packing.h"
 #include "harness/core/replay/assumed_work.h"
+#include "harness/core/replay/trace_blocks.h"
 #include "results/record_uncalled.h"
 #include "results/recorded_oom.h"
 #include "workloads/trace/source.h"
@@ -48,7 +50,9 @@ bool CellRun::ready() {
 }
 
 void CellRun::run() {
-  if (ready()) timed_passes();
+  if (!ready()) return;
+  timed_passes();
+  if (!over_) pack_trace();
 }
 
 void CellRun::check_key() {
@@ -85,6 +89,7 @@ void CellRun::prepare_trace() {
   result_.allocate_count = facts.allocate_count;
   result_.deallocate_count = facts.deallocate_count;
   result_.requested_bytes_peak = facts.requested_bytes_peak;
+  result_.rounded_bytes_peak = facts.rounded_bytes_peak;
   result_.failed_before_count = facts.failed_before_count;
   if (facts.work_count > 0) result_.kernel_ns_total = facts.kernel_ns_total;
   if (facts.host_ns_total > 0) result_.host_ns_total = facts.host_ns_total;
@@ -113,6 +118,19 @@ void CellRun::prepare_trace() {
   if (result_.reason.empty()) return;
   result_.status = CellStatus::Skipped;
   over_ = true;
+}
+
+void CellRun::pack_trace() {
+  constexpr std::size_t kRequestCountMax = 20'000;
+  constexpr std::uint64_t kComparisons = 250'000'000;  // about half a second
+  if (spec_.packed_bytes > 0) {
+    result_.packed_bytes = spec_.packed_bytes;
+    return;
+  }
+  std::optional<TraceBlocks> blocks = blocks_of(*trace_, kRequestCountMax);
+  if (!blocks || blocks->lives.empty()) return;
+  for (BlockLife& block : blocks->lives) block.size_bytes = bound_rounded(block.size_bytes);
+  result_.packed_bytes = pack_quickly(blocks->lives, kComparisons).height_bytes;
 }
 
 void CellRun::prepare_device() {

@@ -49,6 +49,9 @@ struct CellSpec {
       0;  // for the parent process, which ends a cell that takes longer; 0 = no limit
   std::string placements_path;  // golden of the checked pass (placement_recorder.h); empty = none
   std::string timeline_path;    // JSON file of the memory over the checked pass; empty = none
+  // What an earlier cell of the same workload found (CellResult::packed_bytes); 0: the cell looks
+  // itself.
+  std::uint64_t packed_bytes = 0;
   friend bool operator==(const CellSpec&, const CellSpec&) = default;
 };
 

@@ -103,6 +103,8 @@ class CellRun {
   [[nodiscard]] std::uint64_t step_count_max() const;
   void keep_pass(PassSummary summary);
   void fill_ideal_program();
+  // How little memory the trace could do with.
+  void pack_trace();
   [[nodiscard]] const SimcuThreadClock* simcu_clock() const {
     return simcu_.present ? simcu_.thread_clock() : nullptr;
   }

@@ -28,6 +28,11 @@ std::uint64_t peak_bytes(std::span<const BlockLife> blocks) {
 
 namespace {
 
+// At most.
+std::uint64_t comparisons_of_first_fit(std::size_t block_count) {
+  return block_count * block_count / 2 + 1;
+}
+
 // What stands at the top goes first in the next order.
 void improve(std::span<const BlockLife> blocks, std::vector<std::uint32_t> order,
              std::uint64_t comparisons, BlockPacking* best) {
@@ -39,7 +44,7 @@ void improve(std::span<const BlockLife> blocks, std::vector<std::uint32_t> order
     return seed;
   };
   BlockPacking current = first_fit(blocks, order);
-  const std::uint64_t tries = comparisons / (blocks.size() * blocks.size() / 2 + 1);
+  const std::uint64_t tries = comparisons / comparisons_of_first_fit(blocks.size());
   for (std::uint64_t i = 0; i < tries && best->height_bytes > best->bound_bytes; ++i) {
     std::vector<std::uint32_t> changed = order;
     std::vector<std::size_t> tops;
@@ -90,22 +95,37 @@ void search_heights(std::span<const BlockLife> blocks, std::uint64_t nodes, Bloc
   best->is_best |= all_answered && low >= best->height_bytes;
 }
 
-}  // namespace
-
-BlockPacking pack_blocks(std::span<const BlockLife> blocks, const PackEffort& effort) {
+// The lowest of first fits in orders, at most so many; `best_order` gets its order.
+BlockPacking first_fits(std::span<const BlockLife> blocks, std::uint64_t count_max,
+                        std::vector<std::uint32_t>* best_order) {
   BlockPacking best;
   best.height_bytes = ~std::uint64_t{0};
   best.bound_bytes = peak_bytes(blocks);
-  std::vector<std::uint32_t> best_order;
   for (PackOrder& order : pack_orders(blocks)) {
+    if (count_max-- == 0) break;
     BlockPacking packing = first_fit(blocks, order.blocks, best.height_bytes);
     if (packing.offsets.empty() || packing.height_bytes >= best.height_bytes) continue;
     best.offsets = std::move(packing.offsets);
     best.height_bytes = packing.height_bytes;
     best.found_by = fmt::format("first fit by {}", order.name);
-    best_order = std::move(order.blocks);
+    *best_order = std::move(order.blocks);
     if (best.height_bytes == best.bound_bytes) break;
   }
+  best.is_best = best.height_bytes == best.bound_bytes;
+  return best;
+}
+
+}  // namespace
+
+BlockPacking pack_quickly(std::span<const BlockLife> blocks, std::uint64_t comparisons) {
+  const std::uint64_t count_max = comparisons / comparisons_of_first_fit(blocks.size());
+  std::vector<std::uint32_t> order;
+  return first_fits(blocks, std::max<std::uint64_t>(count_max, 1), &order);
+}
+
+BlockPacking pack_blocks(std::span<const BlockLife> blocks, const PackEffort& effort) {
+  std::vector<std::uint32_t> best_order;
+  BlockPacking best = first_fits(blocks, ~std::uint64_t{0}, &best_order);
   if (best.height_bytes > best.bound_bytes && blocks.size() <= effort.exact_blocks_max)
     search_heights(blocks, effort.nodes, &best);
   if (best.height_bytes > best.bound_bytes && !best.is_best)

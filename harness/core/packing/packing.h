@@ -38,6 +38,11 @@ struct BlockPacking {
 // The lowest packing that the effort finds. Blocks of 0 bytes lie at 0 and meet nothing.
 [[nodiscard]] BlockPacking pack_blocks(std::span<const BlockLife> blocks, const PackEffort& effort);
 
+// The lowest of first fits in orders, until one meets the bound. All but the first must have room
+// in so many comparisons of blocks. For bounds beside results.
+[[nodiscard]] BlockPacking pack_quickly(std::span<const BlockLife> blocks,
+                                        std::uint64_t comparisons);
+
 // Two blocks that live at the same time and share a byte, or one that ends above the height; empty
 // where there are none. For packings of others, too.
 [[nodiscard]] std::string fault_of(std::span<const BlockLife> blocks, const BlockPacking& packing);

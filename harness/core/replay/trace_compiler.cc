@@ -154,6 +154,8 @@ ReplayStep TraceCompiler::compile_alloc(const Event& event) {
   }
   requested_bytes_ = requested_bytes;
   facts_.requested_bytes_peak = std::max(facts_.requested_bytes_peak, requested_bytes_);
+  rounded_bytes_ += failed ? 0 : bound_rounded(event.size_bytes);
+  facts_.rounded_bytes_peak = std::max(facts_.rounded_bytes_peak, rounded_bytes_);
   ++(failed ? facts_.failed_before_count : facts_.allocate_count);
   const auto size_class =
       static_cast<std::uint8_t>(size_class_of(event.size_bytes) | (failed ? kFailedBefore : 0u));
@@ -175,6 +177,7 @@ ReplayStep TraceCompiler::compile_free(const Event& event) {
   const Block& block = blocks_[slot];
   if ((block.size_class & kFailedBefore) == 0) {
     requested_bytes_ -= block.size_bytes;
+    rounded_bytes_ -= bound_rounded(block.size_bytes);
     ++facts_.deallocate_count;
   }
   free_slots_.push_back(slot);

@@ -42,6 +42,12 @@ struct ReplayStep {
 };
 static_assert(sizeof(ReplayStep) == 16);
 
+// In bounds every request counts in units of so many bytes, as most allocators align.
+inline constexpr std::uint64_t kBoundRoundBytes = 512;
+[[nodiscard]] constexpr std::uint64_t bound_rounded(std::uint64_t size_bytes) {
+  return (size_bytes + kBoundRoundBytes - 1) / kBoundRoundBytes * kBoundRoundBytes;
+}
+
 struct TraceFacts {
   std::uint64_t event_count = 0;
   std::uint64_t allocate_count = 0;
@@ -54,6 +60,7 @@ struct TraceFacts {
   std::uint64_t kernel_ns_total = 0;        // durations of all Kernel events
   std::uint64_t host_ns_total = 0;          // durations of all Host events
   std::uint64_t requested_bytes_peak = 0;   // largest sum of live requests
+  std::uint64_t rounded_bytes_peak = 0;     // likewise, each rounded up to kBoundRoundBytes
   std::uint32_t preamble_label = kNoLabel;  // index of kPreambleLabel, where a mark has it
   std::uint32_t stream_count = 1;           // 1 + the highest stream index used
   // Requests that failed when the trace was recorded, after which the program went on; in none of
@@ -138,6 +145,7 @@ class TraceCompiler {
       free_slots_;  // last freed is used first: its table line is still in the cache
   std::unordered_map<std::uint64_t, std::uint64_t> host_blocks_;  // live ones' bytes, by id
   std::uint64_t requested_bytes_ = 0;
+  std::uint64_t rounded_bytes_ = 0;
   std::vector<MarkClass> mark_classes_;  // by label
 };
 

@@ -3,6 +3,8 @@
 
 #include <signal.h>
 
+#include <string_view>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/error.h"
@@ -31,8 +33,11 @@ CellResult without_result(const CellSpec& spec, const ChildOutcome& outcome, Cel
   return result;
 }
 
+// A program of another build may not say it.
+constexpr std::string_view kPackedBytes = "packed_bytes";
+
 // All that a cell is told, by name, as cells of other builds read it.
-static_assert(field_count<CellSpec>() == 14 && field_count<HostTarget>() == 2);
+static_assert(field_count<CellSpec>() == 15 && field_count<HostTarget>() == 2);
 template <typename Spec, typename Visit>
 void visit_fields(Spec& spec, Visit&& visit) {
   visit("key", spec.key);
@@ -50,6 +55,7 @@ void visit_fields(Spec& spec, Visit&& visit) {
   visit("timeout_s", spec.timeout_s);
   visit("placements_path", spec.placements_path);
   visit("timeline_path", spec.timeline_path);
+  visit(kPackedBytes, spec.packed_bytes);
 }
 
 job::Json stored(const CellKey& key) { return parse_json(to_json_line(key)); }
@@ -76,13 +82,16 @@ namespace job {
 
 job::Json Packed<CellSpec>::pack(const CellSpec& spec) {
   job::Json json;
-  visit_fields(spec, [&](const char* name, const auto& value) { json[name] = stored(value); });
+  visit_fields(spec, [&](std::string_view name, const auto& value) { json[name] = stored(value); });
   return json;
 }
 
 CellSpec Packed<CellSpec>::unpack(const job::Json& json) {
   CellSpec spec;
-  visit_fields(spec, [&](const char* name, auto& value) { take(json.at(name), value); });
+  visit_fields(spec, [&](std::string_view name, auto& value) {
+    if (name == kPackedBytes && !json.contains(name)) return;
+    take(json.at(name), value);
+  });
   return spec;
 }
 

@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "harness/core/device/runtime_select.h"
@@ -23,6 +26,27 @@ struct RunningGroup {
   std::size_t index = 0;
   std::uint32_t gpu = 0;
   std::unique_ptr<RunGroup> group;
+};
+
+// What cells found of their workloads, told to later cells of the same.
+class KnownPackings {
+ public:
+  void note(const CellResult& cell) {
+    if (cell.packed_bytes) bytes_[name_of(cell.key)] = *cell.packed_bytes;
+  }
+  void tell(RunGroupSpec& group) const {
+    for (CellStep& step : group.steps) {
+      const auto found = bytes_.find(name_of(step.spec.key));
+      if (found != bytes_.end()) step.spec.packed_bytes = found->second;
+    }
+  }
+
+ private:
+  using Name = std::tuple<std::string, std::string, std::uint64_t>;
+  static Name name_of(const CellKey& key) {
+    return {key.workload_text(), key.workload_files, key.seed};
+  }
+  std::map<Name, std::uint64_t> bytes_;
 };
 
 // The GPU that fewest groups use, the first of them.
@@ -64,12 +88,14 @@ bool run_groups(const std::vector<RunGroupSpec>& groups, std::uint32_t job_count
                 std::uint32_t gpu_count, const InterruptGuard* interrupt,
                 const std::function<void(std::size_t, const GroupResult&)>& on_result) {
   std::vector<RunningGroup> running;
+  KnownPackings packings;
   std::size_t next_index = 0;
   while (next_index < groups.size() || !running.empty()) {
     if (interrupt != nullptr && interrupt->requested()) return false;
     while (next_index < groups.size() && running.size() < job_count) {
       const std::uint32_t gpu = freest_gpu(running, gpu_count);
       RunGroupSpec group = groups[next_index];
+      packings.tell(group);
       if (gpu_count > 0) group.visible_gpu = visible_gpu(std::getenv("CUDA_VISIBLE_DEVICES"), gpu);
       running.push_back(
           {.index = next_index, .gpu = gpu, .group = std::make_unique<RunGroup>(std::move(group))});
@@ -86,7 +112,10 @@ bool run_groups(const std::vector<RunGroupSpec>& groups, std::uint32_t job_count
       } else {
         ++i;
       }
-      for (const GroupResult& result : results) on_result(index, result);
+      for (const GroupResult& result : results) {
+        packings.note(result.cell);
+        on_result(index, result);
+      }
     }
     if (!moved) wait_for_news(running, interrupt);
   }

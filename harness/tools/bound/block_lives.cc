@@ -10,11 +10,12 @@
 #include <sstream>
 #include <string_view>
 #include <system_error>
-#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
 #include "base/input_file.h"
+#include "harness/core/replay/trace_blocks.h"
+#include "workloads/import/minimalloc_rows.h"
 #include "workloads/trace/byte_stream.h"
 
 namespace allocmark {
@@ -71,33 +72,18 @@ void add(NamedBlocks* named, BlockLife block, std::string name) {
 
 }  // namespace
 
-NamedBlocks blocks_of_trace(EventSource* source) {
-  NamedBlocks named;
-  std::unordered_map<std::uint64_t, std::size_t> live;  // id -> block
-  std::uint64_t now = 0;
-  for (auto events = source->next(); !events.empty(); events = source->next()) {
-    for (const Event& event : events) {
-      ++now;
-      if (event.kind == EventKind::Alloc && event.tensor != TensorKind::Failed) {
-        if (named.blocks.size() == kPackedBlocksMax) {
-          throw UsageError({.what = "these are too many requests to pack",
-                            .where = source->header().name,
-                            .wanted = fmt::format("at most {}", kPackedBlocksMax),
-                            .got = "",
-                            .next = "take fewer steps of it, as with steps=2"});
-        }
-        live[event.id] = named.blocks.size();
-        add(&named, {.begin = now, .end = ~std::uint64_t{0}, .size_bytes = event.size_bytes},
-            std::to_string(event.id));
-      }
-      if (event.kind != EventKind::Free) continue;
-      const auto found = live.find(event.id);
-      if (found == live.end()) continue;
-      named.blocks[found->second].end = now;
-      live.erase(found);
-    }
+NamedBlocks blocks_of_trace(std::unique_ptr<EventSource> source) {
+  PreparedTrace trace(std::move(source));
+  std::optional<TraceBlocks> blocks = blocks_of(trace, kPackedBlocksMax);
+  if (!blocks) {
+    throw UsageError({.what = "these are too many requests to pack",
+                      .where = trace.name(),
+                      .wanted = fmt::format("at most {}", kPackedBlocksMax),
+                      .got = std::to_string(trace.facts().allocate_count),
+                      .next = "take fewer steps of it, as with steps=2"});
   }
-  for (const auto& [id, block] : live) named.blocks[block].end = now + 1;
+  NamedBlocks named{.blocks = std::move(blocks->lives)};
+  for (const std::uint64_t id : blocks->ids) named.names.push_back(std::to_string(id));
   return named;
 }
 
@@ -151,11 +137,14 @@ NamedBlocks read_block_file(const std::string& path) {
 void write_packing_file(const NamedBlocks& named, const BlockPacking& packing,
                         const std::string& path) {
   ByteWriter bytes(path);
-  bytes.write("id,lower,upper,size,offset\n");
+  bytes.write(kMinimallocSolutionHeader);
   for (std::size_t i = 0; i < named.blocks.size(); ++i) {
     const BlockLife& block = named.blocks[i];
-    bytes.write(fmt::format("{},{},{},{},{}\n", named.names[i], block.begin, block.end,
-                            block.size_bytes, packing.offsets[i]));
+    bytes.write(minimalloc_line({.id = named.names[i],
+                                 .lower = block.begin,
+                                 .upper = block.end,
+                                 .size_bytes = block.size_bytes,
+                                 .offset_bytes = packing.offsets[i]}));
   }
   bytes.finish();
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,15 +13,14 @@
 namespace allocmark {
 
 struct NamedBlocks {
-  std::vector<BlockLife> blocks;
-  std::vector<std::string> names;  // by block, as in the file; of a trace the block's id
+  std::vector<BlockLife> blocks{};
+  std::vector<std::string> names{};  // by block, as in the file; of a trace the block's id
 };
 
 inline constexpr std::size_t kPackedBlocksMax = 1'000'000;
 
-// Times are the numbers of events; a block that nobody frees ends with the trace. Requests that
-// failed when the trace was recorded hold nothing. All streams and processes are one program.
-[[nodiscard]] NamedBlocks blocks_of_trace(EventSource* source);
+// As harness/core/replay/trace_blocks.h. Throws UsageError where there are too many.
+[[nodiscard]] NamedBlocks blocks_of_trace(std::unique_ptr<EventSource> source);
 
 // Whether the file begins as one of minimalloc's does, with the columns id, lower, upper and size.
 // False where it cannot be read.

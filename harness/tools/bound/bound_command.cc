@@ -143,9 +143,8 @@ BoundAnswer answer_of(const BoundCommand& command) {
   if (!command.out.empty()) check_output_file(command.out, command.force, "--out");
   if (!command.run.empty()) answer.rivals = read_rivals(command);
   const bool is_file = is_block_file(command.input);
-  NamedBlocks named =
-      is_file ? read_block_file(command.input)
-              : blocks_of_trace(open_path_or_workload(command.input, command.seed).get());
+  NamedBlocks named = is_file ? read_block_file(command.input)
+                              : blocks_of_trace(open_path_or_workload(command.input, command.seed));
   if (named.blocks.empty()) {
     throw UsageError({.what = "there is nothing to pack",
                       .where = command.input,

@@ -86,6 +86,9 @@ constexpr const char* kExactFields[] = {"status",
                                         "contents_placement_hash",
                                         "unimplemented_call_count"};
 
+// Likewise, where the bundle knows them: since schema 1.15.
+constexpr const char* kExactBounds[] = {"rounded_bytes_peak", "packed_bytes"};
+
 // Exact there as well once the passes are made again: the driver's time is modelled.
 constexpr const char* kExactTimes[] = {"growth",
                                        "kernel_ns_total",
@@ -297,6 +300,9 @@ std::vector<std::string> exact_differences(const CellResult& stored, const CellR
   const Json now = parse_json(to_json_line(again));
   Differences differences;
   for (const char* name : kExactFields) compare_field(before, now, name, "", differences);
+  if (stored.rounded_bytes_peak) {
+    for (const char* name : kExactBounds) compare_field(before, now, name, "", differences);
+  }
   if (again.pass_count != stored.pass_count) return differences;
   for (const char* name : kExactTimes) compare_field(before, now, name, "", differences);
   compare_rows(before, now, "passes", is_exact_of_pass, differences);

@@ -66,12 +66,12 @@ TEST_CASE("blocks of a trace live from their request to their free") {
   const TemporaryFolder folder;
   std::ofstream(folder.path("t.csv")) << "op,id,size,stream\nalloc,1,100,0\nalloc,2,50,0\n"
                                          "free,1,0,0\nalloc,3,30,0\nfree,3,0,0\n";
-  const auto source = open_path_or_workload(folder.path("t.csv"), 1);
-  const NamedBlocks named = blocks_of_trace(source.get());
+  const NamedBlocks named = blocks_of_trace(open_path_or_workload(folder.path("t.csv"), 1));
   REQUIRE(named.blocks.size() == 3);
   CHECK(named.blocks[0].end - named.blocks[0].begin == 2);
   CHECK(named.blocks[1].end > named.blocks[2].end);  // nobody frees it
   CHECK(peak_bytes(named.blocks) == 150);
+  CHECK(named.names == std::vector<std::string>{"1", "2", "3"});
 }
 
 }  // namespace allocmark

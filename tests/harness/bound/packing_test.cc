@@ -175,4 +175,21 @@ TEST_CASE("a first fit gives up above its limit") {
   CHECK(first_fit(blocks, order, 19).offsets.empty());
 }
 
+TEST_CASE("a quick packing tries more orders only where there is room for their comparisons") {
+  Random random(7);
+  std::size_t better_count = 0;
+  for (int i = 0; i < 200; ++i) {
+    const std::vector<BlockLife> blocks = random_blocks(random, 12, 20);
+    const BlockPacking one = pack_quickly(blocks, 0);
+    const BlockPacking all = pack_quickly(blocks, 1'000'000);
+    CHECK(fault_of(blocks, one).empty());
+    CHECK(one.found_by == "first fit by size");
+    CHECK(fault_of(blocks, all).empty());
+    CHECK(all.height_bytes <= one.height_bytes);
+    CHECK(all.is_best == (all.height_bytes == peak_bytes(blocks)));
+    better_count += all.height_bytes < one.height_bytes ? 1 : 0;
+  }
+  CHECK(better_count > 10);
+}
+
 }  // namespace allocmark

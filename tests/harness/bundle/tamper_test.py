@@ -104,7 +104,8 @@ def other_size(lines):
 
 
 for field in ("device_bytes_peak", "reserved_bytes_peak", "allocated_bytes_peak", "active_bytes_peak", "allocated_bytes_at_reserved_peak",
-              "requested_bytes_at_reserved_peak", "reserved_bytes_at_requested_peak", "requested_bytes_peak", "capacity_bytes"):
+              "requested_bytes_at_reserved_peak", "reserved_bytes_at_requested_peak", "requested_bytes_peak", "rounded_bytes_peak",
+              "packed_bytes", "capacity_bytes"):
     case(f"{field} halved")(number(field, 0.5))
 case("device_bytes_peak of native halved")(number("device_bytes_peak", 0.5, "native"))
 for field in ("device_allocate_count", "device_free_count", "retry_count", "synchronize_all_count", "skipped_free_count"):

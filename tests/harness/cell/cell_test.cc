@@ -176,6 +176,20 @@ TEST_CASE("a truncated or inconsistent trace is a failed cell that names the pla
   REQUIRE_FALSE(result.reason.empty());
 }
 
+TEST_CASE("a cell says what its requests need at least, or takes it from an earlier cell") {
+  // Live together: 100 and 1000 bytes; rounded 512 and 1024. A hole of 512 is left for block 3.
+  const TraceFile trace(
+      "alloc,1,100,0\nalloc,2,1000,0\nfree,1,0,0\nalloc,3,600,0\nfree,2,0,0\nfree,3,0,0\n");
+  CellSpec spec = spec_of(trace.workload(), "null");
+  const CellResult result = run_cell(spec);
+  CHECK(result.requested_bytes_peak == 1600);
+  CHECK(result.rounded_bytes_peak == 2048);
+  CHECK(result.packed_bytes == 2048);
+  spec.packed_bytes = 4096;
+  CHECK(run_cell(spec).packed_bytes == 4096);
+  CHECK_FALSE(run_cell(spec_of("missing_workload", "null")).packed_bytes.has_value());
+}
+
 TEST_CASE("a timeline costs nothing but its file, whose peak is the cell's", "[simcuda]") {
   if (!SimcuApi::find().present) return;
   for (const std::string& allocator : kDeviceAllocators) {

@@ -69,6 +69,18 @@ TEST_CASE("facts: counts and the peak of live requests") {
   REQUIRE(facts.requested_bytes_peak == 300);
 }
 
+TEST_CASE("the rounded peak counts every live request in units of 512 B, but none that failed") {
+  TraceCompiler compiler(~std::uint64_t{0});
+  std::vector<ReplayStep> steps;
+  Event failed = alloc(5, 5000);
+  failed.tensor = TensorKind::Failed;
+  const std::vector<Event> events{alloc(1, 1), alloc(2, 513),  failed,
+                                  free_of(2),  alloc(3, 1536), free_of(1)};
+  compiler.compile(events, steps);
+  CHECK(compiler.facts().rounded_bytes_peak == 512 + 1536);
+  CHECK(compiler.facts().requested_bytes_peak == 1 + 1536);
+}
+
 TEST_CASE("marks of requests are told from steps by their labels, and keep their time") {
   TraceCompiler compiler;
   std::vector<ReplayStep> steps;

@@ -171,6 +171,8 @@ int main(int argc, char** argv) {
     result.key.seed += 1;
   } else if (kind == "leave_child") {
     leave_child();
+  } else if (kind == "packs") {
+    result.packed_bytes = spec.packed_bytes > 0 ? spec.packed_bytes + 1 : 4096;
   } else if (kind == "closes_turns") {
     close(allocmark::kTurnFd);
     std::this_thread::sleep_for(std::chrono::milliseconds(spec.key.seed));

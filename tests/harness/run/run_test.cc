@@ -71,6 +71,17 @@ bool is_alive(pid_t pid) {
   return std::getline(file, text) && !contains(text, ") Z ");
 }
 
+TEST_CASE("a cell is told what an earlier one of the same workload and seed found to need") {
+  CellSpec other = make_spec("packs");
+  other.key.seed = 2;
+  std::vector<std::optional<std::uint64_t>> packed;
+  const std::vector<CellSpec> specs{make_spec("packs"), make_spec("packs"), other,
+                                    make_spec("good"), make_spec("packs")};
+  REQUIRE(run_cells(specs, {.program_path = MISBEHAVING_CELL},
+                    [&](const CellResult& result) { packed.push_back(result.packed_bytes); }));
+  CHECK(packed == std::vector<std::optional<std::uint64_t>>{4096, 4097, 4096, std::nullopt, 4098});
+}
+
 TEST_CASE("a cell's result comes back whole") {
   const CellResult result = run_one(make_spec("good"));
   CHECK(result.status == CellStatus::Ok);
@@ -84,6 +95,7 @@ TEST_CASE("a specification survives the way to the cell") {
   spec.verify = VerifyLevel::Whole;
   spec.record = false;
   spec.placements_path = "/a b";
+  spec.packed_bytes = 3;
   const CellSpec back = job::from_text<CellSpec>(job::to_text(spec), "a cell");
   CHECK(back.key == spec.key);
   CHECK(back.pass_count == 7);
@@ -91,6 +103,13 @@ TEST_CASE("a specification survives the way to the cell") {
   CHECK_FALSE(back.record);
   CHECK(back.timeout_s == 60);
   CHECK(back.placements_path == "/a b");
+  CHECK(back.packed_bytes == 3);
+  // Programs from before schema 1.15 do not say it.
+  const std::string field = "\"packed_bytes\":3";
+  std::string older = job::to_text(spec);
+  REQUIRE(contains(older, field));
+  older.replace(older.find(field), field.size(), "\"older\":3");
+  CHECK(job::from_text<CellSpec>(older, "a cell").packed_bytes == 0);
   for (const char* text : {"", "{", "{}", "[]", "{\"key\":3}"}) {
     CHECK_THROWS_AS(job::from_text<CellSpec>(text, "a cell"), Error);
   }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "results/compare/compare.h"
 #include "results/compare/compare_writers.h"
@@ -183,4 +184,23 @@ TEST_CASE("cells that neither run could do are no matter") {
       compare_runs(side("BASE", base), side("NEW", base), {}, std::nullopt);
   CHECK(comparison.skipped_count == 1);
   CHECK(comparison.exit_code == ExitCode::Pass);
+}
+
+TEST_CASE("a changed peak of reserved memory names the regret of both sides, where both know it") {
+  const auto reason_of = [](std::optional<std::uint64_t> packed_bytes_of_base) {
+    RunFile base = quiet_run(1);
+    CellResult& cell = base.cells[0];
+    cell.status = CellStatus::Ok, cell.oom_count = 0, cell.oom_first.reset();
+    cell.requested_bytes_peak = 100 * kMiB;
+    cell.reserved_bytes_peak = 110 * kMiB;
+    RunFile now = base;
+    cell.packed_bytes = packed_bytes_of_base, cell.rounded_bytes_peak.reset();
+    now.cells[0].packed_bytes = 100 * kMiB;
+    now.cells[0].reserved_bytes_peak = 150 * kMiB;
+    const Comparison comparison =
+        compare_runs(side("BASE", std::move(base)), side("NEW", std::move(now)), {}, std::nullopt);
+    return number(comparison.cells.front(), "reserved_bytes_peak").reason.text();
+  };
+  CHECK(reason_of(100 * kMiB) == "regret 10.0 % -> 50.0 %");
+  CHECK(reason_of(std::nullopt).empty());  // a file from before schema 1.15
 }
