@@ -9,6 +9,8 @@
 #include "allocators/caching/caching.h"
 #include "allocators/caching/release.h"
 #include "allocators/conf/conf.h"
+#include "allocators/cupy/cupy.h"
+#include "allocators/ggml/ggml.h"
 #include "allocators/plugins/pluggable.h"
 #include "allocators/plugins/rmm.h"
 #include "allocators/plugins/torch.h"
@@ -37,6 +39,8 @@ std::span<const BackendEntry> backend_registry() {
       vmm_stitch_entry(),   //
       bfc_tf_entry(),       //
       bfc_xla_entry(),      //
+      cupy_entry(),         //
+      ggml_legacy_entry(),  //
       pluggable_entry(),
   };
   return entries;

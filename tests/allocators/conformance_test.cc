@@ -43,6 +43,8 @@ constexpr Variant kVariants[] = {
     {"bfc@tf2.21", "allow_growth:True,fraction:0.9"},
     {"bfc@xla-2026-09", "preallocate:False,garbage_collection:True"},
     {"bfc@xla-2026-09", "spatial_partitioning:False,fragmentation_fraction:0.01"},
+    {"cupy", "fraction:0.9"},
+    {"ggml_legacy", "flush_on_oom:False"},
     {"vmm_stitch", "chunk_mb:8,mapped_percent_max:100"},
     {"vmm_stitch", "other_streams:first"},
     {"thrust_pool",

@@ -1,0 +1,232 @@
+// The pools on CUDA, and their entry; see ggml.h.
+#include "allocators/ggml/ggml.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "allocators/backend/stream_uses.h"
+#include "allocators/conf/conf.h"
+#include "allocators/conf/conf_value.h"
+#include "allocators/cuda/cuda_check.h"
+#include "allocators/ggml/pools.h"
+#include "base/bytes.h"
+#include "base/error.h"
+
+namespace allocmark {
+namespace {
+
+using ggml::LegacyPool;
+using ggml::PoolCounters;
+
+// Above it rounding would wrap.
+constexpr std::uint64_t kRequestBytesMax = kTiB * 256;
+
+class CudaMallocMemory final : public ggml::Memory {
+ public:
+  std::optional<std::uint64_t> take(std::uint64_t size_bytes) override {
+    void* memory = nullptr;
+    const cudaError_t error = cudaMalloc(&memory, size_bytes);
+    if (is_out_of_memory(error)) return std::nullopt;
+    ALLOCMARK_CUDA_CHECK(error);
+    return reinterpret_cast<std::uint64_t>(memory);
+  }
+  // Never throws: the pool's destructor calls it.
+  void give(std::uint64_t address) override {
+    (void)cudaFree(reinterpret_cast<void*>(address));
+    (void)cudaGetLastError();
+  }
+  void synchronize() override { ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize()); }
+};
+
+// The pool of one stream.
+class StreamPool {
+ public:
+  explicit StreamPool(bool flushes) : pool_(memory_, flushes) {}
+  [[nodiscard]] std::optional<ggml::Buffer> allocate(std::uint64_t size_bytes) {
+    return pool_.allocate(size_bytes);
+  }
+  [[nodiscard]] bool deallocate(std::uint64_t address) { return pool_.deallocate(address); }
+  void clear() { pool_.clear(); }
+  [[nodiscard]] const PoolCounters& counters() const { return pool_.counters(); }
+  [[nodiscard]] std::uint64_t free_bytes_largest() const { return pool_.kept_bytes_largest(); }
+  void add_segments(std::vector<MemorySegment>& segments, std::uint64_t stream) const {
+    for (const LegacyPool::Held& held : pool_.held()) {
+      const MemoryBlock block{
+          .address = held.buffer.address,
+          .size_bytes = held.buffer.size_bytes,
+          .state = held.used ? MemoryBlockState::Allocated : MemoryBlockState::Free};
+      segments.push_back({.address = block.address,
+                          .size_bytes = block.size_bytes,
+                          .is_large = true,
+                          .stream = stream,
+                          .allocated_bytes = held.used ? block.size_bytes : 0,
+                          .blocks = {block}});
+    }
+  }
+
+ private:
+  CudaMallocMemory memory_;
+  LegacyPool pool_;
+};
+
+class GgmlBackend final : public Backend {
+ public:
+  explicit GgmlBackend(bool flushes) : flushes_(flushes) {}
+  GgmlBackend(const GgmlBackend&) = delete;
+  GgmlBackend& operator=(const GgmlBackend&) = delete;
+  // Gives back all memory, live blocks too; cudaFree waits for the device's work.
+  ~GgmlBackend() override = default;
+
+  // The caller owns the block, which is usable on `stream` from this point of its order on, and
+  // gives it back with deallocate. Blocks the host only as the device's own calls do.
+  [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override {
+    if (size_bytes == 0) return {};
+    constexpr AllocateResult kOutOfMemory{.pointer = nullptr,
+                                          .status = AllocateStatus::OutOfMemory};
+    if (size_bytes > kRequestBytesMax) return kOutOfMemory;
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<StreamPool>& pool = pools_[stream];
+    if (pool == nullptr) pool = std::make_unique<StreamPool>(flushes_);
+    const std::optional<ggml::Buffer> buffer = pool->allocate(size_bytes);
+    if (!buffer) return kOutOfMemory;
+    pool_of_[buffer->address] = pool.get();
+    return {.pointer = reinterpret_cast<void*>(buffer->address), .status = AllocateStatus::Ok};
+  }
+
+  // Does not wait, but for streams that record_stream named for the block, of which llama.cpp knows
+  // nothing; and as cudaFree does where 256 buffers are kept already.
+  void deallocate(void* pointer, std::uint64_t /*size_bytes*/, cudaStream_t /*stream*/) override {
+    if (pointer == nullptr) return;
+    const std::lock_guard lock(mutex_);
+    for (const cudaStream_t other : uses_.take(pointer))
+      ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(other));
+    const auto address = reinterpret_cast<std::uint64_t>(pointer);
+    const auto found = pool_of_.find(address);
+    if (found != pool_of_.end() && found->second->deallocate(address)) {
+      pool_of_.erase(found);
+      return;
+    }
+    throw EnvironmentError({.what = "invalid device pointer",
+                            .where = "ggml backend",
+                            .wanted = "a pointer that allocate returned, given back once",
+                            .got = {},
+                            .next = {}});
+  }
+
+  void record_stream(void* pointer, cudaStream_t stream) override {
+    if (pointer == nullptr) return;
+    const std::lock_guard lock(mutex_);
+    uses_.add(pointer, stream);
+  }
+
+  // What llama.cpp does where the device refuses: kept buffers go back.
+  void trim() override {
+    const std::lock_guard lock(mutex_);
+    for (auto& [stream, pool] : pools_) pool->clear();
+  }
+
+  [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override {
+    const std::lock_guard lock(mutex_);
+    MemoryStats stats = known_totals();
+    const auto own = pools_.find(stream);
+    const std::uint64_t cached_bytes = *stats.reserved_bytes - *stats.allocated_bytes;
+    const bool has_pool = own != pools_.end();
+    stats.free_other_streams_bytes =
+        cached_bytes -
+        (has_pool ? own->second->counters().held_bytes - own->second->counters().used_bytes : 0);
+    stats.free_largest_bytes = has_pool ? own->second->free_bytes_largest() : 0;
+    return stats;
+  }
+
+  [[nodiscard]] MemoryStats totals() const override {
+    const std::lock_guard lock(mutex_);
+    return known_totals();
+  }
+
+  [[nodiscard]] std::vector<NamedCounter> counters() const override {
+    const std::lock_guard lock(mutex_);
+    return {{"pool_size", static_cast<std::int64_t>(*known_totals().reserved_bytes)}};
+  }
+
+  [[nodiscard]] std::vector<MemorySegment> segments() const override {
+    const std::lock_guard lock(mutex_);
+    std::vector<MemorySegment> segments;
+    for (const auto& [stream, pool] : pools_)
+      pool->add_segments(segments, reinterpret_cast<std::uint64_t>(stream));
+    std::ranges::sort(segments, {}, &MemorySegment::address);
+    return segments;
+  }
+
+ private:
+  [[nodiscard]] MemoryStats known_totals() const {
+    PoolCounters sum;
+    for (const auto& [stream, pool] : pools_) {
+      const PoolCounters& counters = pool->counters();
+      sum.used_bytes += counters.used_bytes;
+      sum.held_bytes += counters.held_bytes;
+      sum.take_count += counters.take_count;
+      sum.give_count += counters.give_count;
+      sum.retry_count += counters.retry_count;
+    }
+    return {.allocated_bytes = sum.used_bytes,
+            .active_bytes = sum.used_bytes,
+            .reserved_bytes = sum.held_bytes,
+            .free_other_streams_bytes = std::nullopt,
+            .free_largest_bytes = std::nullopt,
+            .device_allocate_count = sum.take_count,
+            .device_free_count = sum.give_count,
+            .retry_count = sum.retry_count,
+            .synchronize_all_count = sum.retry_count};
+  }
+
+  mutable std::mutex mutex_;  // guards everything below
+  const bool flushes_;
+  std::map<cudaStream_t, std::unique_ptr<StreamPool>> pools_;
+  std::unordered_map<std::uint64_t, StreamPool*> pool_of_;  // by address of a live block
+  StreamUses uses_;
+};
+
+const std::vector<std::string>& conf_keys() {
+  static const std::vector<std::string> keys = {"flush_on_oom"};
+  return keys;
+}
+
+struct GgmlConf {
+  bool flushes = true;
+  std::optional<ErrorText> error;
+};
+
+GgmlConf read_conf(std::string_view text) {
+  ConfSplit split = split_conf(text, conf_keys());
+  GgmlConf conf{.error = std::move(split.error)};
+  ConfReader reader(conf.error);
+  for (const ConfPair& pair : split.pairs) conf.flushes = reader.boolean(pair);
+  return conf;
+}
+
+std::unique_ptr<Backend> make(const BackendOptions& options) {
+  const GgmlConf conf = read_conf(options.conf);
+  require_good_conf(conf.error);
+  return std::make_unique<GgmlBackend>(conf.flushes);
+}
+
+}  // namespace
+
+BackendEntry ggml_legacy_entry() {
+  return {.name = "ggml_legacy",
+          .summary = "llama.cpp's pool of 256 buffers, rebuilt: best fit, never splits",
+          .capabilities = {.any_thread = true, .stream_ordered = true, .real_memory = true},
+          .conf_keys = conf_keys(),
+          .check_conf = [](std::string_view conf) { return read_conf(conf).error; },
+          .make = make,
+          .unavailable_reason = [] { return std::string(); }};
+}
+
+}  // namespace allocmark
