@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
@@ -29,17 +33,24 @@ class RmmReader {
 
   AddressLog read();
   [[nodiscard]] std::uint64_t unknown_free_count() const { return unknown_free_count_; }
+  // 0 where the log does not name them.
+  [[nodiscard]] std::size_t thread_count() const { return threads_.size(); }
 
  private:
   [[noreturn]] void fail(std::string what, std::string wanted, std::string got, std::string next);
   void read_header();
   void read_row();
+  void note_free(std::uint64_t address);
   [[nodiscard]] std::uint64_t number(RmmColumn::Index column);
 
   TextLines lines_;
   std::vector<std::string_view> columns_;
   std::array<std::size_t, RmmColumn::Count> places_{};
+  std::optional<std::size_t> thread_place_;
   std::size_t column_count_ = 0;
+  // Lines on which addresses were freed that were not allocated since.
+  std::unordered_map<std::uint64_t, std::uint64_t> freed_lines_;
+  std::set<std::string, std::less<>> threads_;
   AddressLog log_;
   std::uint64_t unknown_free_count_ = 0;
 };
@@ -64,6 +75,8 @@ void RmmReader::read_header() {
     }
     places_[i] = static_cast<std::size_t>(found - columns_.begin());
   }
+  const auto thread = std::find(columns_.begin(), columns_.end(), "Thread");
+  if (thread != columns_.end()) thread_place_ = static_cast<std::size_t>(thread - columns_.begin());
 }
 
 std::uint64_t RmmReader::number(RmmColumn::Index column) {
@@ -77,6 +90,14 @@ std::uint64_t RmmReader::number(RmmColumn::Index column) {
   return *value;
 }
 
+void RmmReader::note_free(std::uint64_t address) {
+  const auto [place, is_new] = freed_lines_.try_emplace(address, lines_.number());
+  if (is_new) return;
+  fail(fmt::format("{:#x} is freed twice without an allocate in between", address),
+       "one free for each allocate", fmt::format("a free on line {}, too", place->second),
+       "correct the program that wrote the log; if it is right, " + std::string(kMixed));
+}
+
 void RmmReader::read_row() {
   const std::string_view action = columns_[places_[RmmColumn::Action]];
   if (action == "Action") {
@@ -86,7 +107,9 @@ void RmmReader::read_row() {
   const std::uint64_t address = number(RmmColumn::Pointer);
   const BlockSpec block{.size_bytes = number(RmmColumn::Size),
                         .stream = log_.stream_index(number(RmmColumn::Stream))};
+  if (thread_place_) threads_.emplace(columns_[*thread_place_]);
   if (action == "allocate") {
+    freed_lines_.erase(address);
     if (!log_.allocate(address, block)) {
       fail(fmt::format("{:#x} is allocated twice without a free in between", address),
            "the complete log of one process", "", std::string(kMixed));
@@ -94,6 +117,7 @@ void RmmReader::read_row() {
   } else if (action == "allocate failure") {
     log_.fail(block);
   } else if (action == "free" || action == "deallocate") {
+    if (address != 0) note_free(address);
     unknown_free_count_ += log_.free(address) ? 0 : 1;
   } else {
     fail("an unknown action in an RMM log", "allocate, allocate failure or free",
@@ -124,6 +148,11 @@ Recording open_rmm_log(const std::string& path) {
     recording.notes.push_back(
         fmt::format("{} frees of blocks that were allocated before the log began are left out",
                     reader.unknown_free_count()));
+  }
+  if (reader.thread_count() > 1) {
+    recording.notes.push_back(
+        fmt::format("rows of {} threads, which run here as one, in the order of the log",
+                    reader.thread_count()));
   }
   add_failures(log, &recording);
   recording.events = make_log_source(path, std::move(log));

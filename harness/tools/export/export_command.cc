@@ -18,6 +18,7 @@
 #include "harness/tools/export/caching_recorder.h"
 #include "harness/tools/export/minimalloc.h"
 #include "harness/tools/export/perfetto.h"
+#include "harness/tools/export/rmm_csv.h"
 #include "workloads/import/snapshot_writer.h"
 #include "workloads/trace_tools.h"
 
@@ -40,7 +41,8 @@ void add_export(CLI::App* app, ExportCommand* command) {
       ->type_name("W");
   app->add_option("output", command->output,
                   "File to write. Its ending decides: .pickle (PyTorch's memory snapshot, for "
-                  "memory_viz), .json (Perfetto), .csv (minimalloc); .gz or .zst after it packs")
+                  "memory_viz), .json (Perfetto), .rmm.csv (RMM's log: the requests alone), .csv "
+                  "(minimalloc); .gz or .zst after it packs")
       ->required()
       ->type_name("FILE");
   app->add_option("-c,--conf", command->conf,
@@ -76,10 +78,31 @@ ExportWriter writer_for(const std::string& path) {
                     .next = "choose one of these endings"});
 }
 
+bool is_rmm_log(const std::string& path) {
+  return path.ends_with(".rmm.csv") || path.ends_with(".rmm.csv.gz") ||
+         path.ends_with(".rmm.csv.zst");
+}
+
+// No allocator serves the requests here.
+ExitCode export_rmm_log(const ExportCommand& command, EventSource& source) {
+  if (command.conf != "unset" || command.memory != "unlimited" || !command.pytorch.empty()) {
+    throw UsageError({.what = "an RMM log holds requests, which depend on no setting",
+                      .where = command.output,
+                      .wanted = "no --conf, --memory or --pytorch",
+                      .got = "",
+                      .next = "leave them out"});
+  }
+  const RmmLogCounts counts = write_rmm_log(source, command.output);
+  fmt::print("{}: {} rows; {} events left out, for which RMM's log has no word\n", command.output,
+             counts.row_count, counts.left_out_count);
+  return ExitCode::Pass;
+}
+
 ExitCode run_export(const ExportCommand& command) {
   const ExportWriter write = writer_for(command.output);
   check_output_file(command.output, command.force, "allocmark export");
   const std::unique_ptr<EventSource> source = open_path_or_workload(command.workload, command.seed);
+  if (is_rmm_log(command.output)) return export_rmm_log(command, *source);
   const JobRelease release = find_release({.given = command.pytorch,
                                            .workload = workload_of(command.workload),
                                            .recorded = source->header().pytorch});
@@ -116,7 +139,7 @@ ExitCode run_export(const ExportCommand& command) {
 
 extern const CommandEntry kExportCommand;
 constinit const CommandEntry kExportCommand{
-    "export", "Write a workload's memory for memory_viz, Perfetto or minimalloc",
+    "export", "Write a workload's memory for memory_viz, Perfetto, minimalloc or RMM",
     [](CLI::App* app) { return bind_command(app, add_export, run_export); }};
 
 }  // namespace allocmark

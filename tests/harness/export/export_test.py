@@ -33,6 +33,27 @@ class Export(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         return path
 
+    def test_an_rmm_log_comes_back_as_the_same_requests(self):
+        # Failures, several streams, and marks that the log cannot hold.
+        rows = ["op,id,size,stream", "alloc,1,1000,0", "alloc,2,7,1", "free,1,0,0", "alloc,3,0,1", "free,3,0,0", "free,2,0,0"]
+        source, back = os.path.join(self.folder.name, "t.csv"), os.path.join(self.folder.name, "back.csv")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write("\n".join(rows) + "\n")
+        path = self.run_export("t.rmm.csv", workload=source)
+        with open(path, encoding="utf-8") as file:
+            table = list(csv.DictReader(file))
+        self.assertEqual([row["Action"] for row in table], ["allocate", "allocate", "free", "allocate", "free", "free"])
+        self.assertEqual([row["Stream"] for row in table], ["0", "0x1", "0", "0x1", "0x1", "0x1"])
+        self.assertEqual(table[0]["Pointer"], table[2]["Pointer"])
+        self.assertRegex(table[5]["Time"], r"^\d\d:\d\d:\d\d\.000005$")
+        subprocess.run([PROGRAM, "trace", "convert", path, back], check=True, capture_output=True)
+        with open(back, encoding="utf-8") as file:
+            self.assertEqual([line.split(",")[:4] for line in file.read().split("\n") if line and not line.startswith(("#", "op"))],
+                             [row.split(",") for row in rows[1:]])
+        run = subprocess.run([PROGRAM, "export", source, path, "--force", "--memory", "1GiB"], capture_output=True, text=True)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("depend on no setting", run.stderr)
+
     def test_a_snapshot_keeps_the_viewers_rules(self):
         for conf in ("unset", "expandable_segments:True"):
             with open(self.run_export(f"{conf[:5]}.pickle", "--conf", conf), "rb") as file:

@@ -102,6 +102,28 @@ TEST_CASE("an RMM log of two processes is refused, and how to record it right is
   has(refusal(kRmmHeader + row + kRmmHeader), "a name that holds the process id");
 }
 
+TEST_CASE("a pointer freed twice in an RMM log is named with both lines") {
+  const std::string allocate = "7,10:00:00:1,allocate,0x7f0100,1000,0x0\n";
+  const std::string free = "7,10:00:00:2,free,0x7f0100,1000,0x0\n";
+  const std::string twice = refusal(kRmmHeader + allocate + free + allocate + free + free);
+  has(twice, "recording:6");
+  has(twice, "0x7f0100 is freed twice");
+  has(twice, "line 5");
+  // Also where its allocate came before the log.
+  has(refusal(kRmmHeader + free + free), "is freed twice");
+}
+
+TEST_CASE("rows of an RMM log's threads run in the order of the log, and a note counts them") {
+  const TemporaryFolder folder;
+  const Recording recording =
+      open_recording(write(folder, kRmmHeader + "7,10:00:00:1,allocate,0x7f0100,1000,0x0\n"
+                                                "9,10:00:00:2,allocate,0x7f0200,20,0x0\n"
+                                                "9,10:00:00:3,free,0x7f0100,1000,0x0\n"));
+  CHECK(events_of(recording).size() == 3);
+  REQUIRE(recording.notes.size() == 1);
+  has(recording.notes[0], "rows of 2 threads");
+}
+
 TEST_CASE("broken RMM rows are named with their line") {
   has(refusal(kRmmHeader + "7,10:00:00:1,allocate,0x7f0100,1000\n"), "recording:2");
   has(refusal(kRmmHeader + "7,10:00:00:1,allocate,0x7f0100,many,0x0\n"), "'many'");
