@@ -245,7 +245,7 @@ SIMCU_API uint64_t simcu_used_bytes(void);
 /// first on and below the second, everything would have happened the same.
 SIMCU_API void simcu_take_memory_extremes(uint64_t* used_bytes_max, uint64_t* refused_bytes_min);
 /// Memory that the current device and its host share (SIMCUDA_HOST_RESERVE_BYTES, ..._CACHE_BYTES).
-typedef struct {
+typedef struct SimcuSharedHost {
   uint64_t total_bytes;      ///< MemTotal
   uint64_t free_bytes;       ///< MemFree, which cudaMemGetInfo says
   uint64_t available_bytes;  ///< MemAvailable: page cache counts as free

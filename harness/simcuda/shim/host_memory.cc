@@ -13,6 +13,7 @@
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/host_pools.h"
+#include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/managed_memory.h"
 #include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
