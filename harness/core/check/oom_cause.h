@@ -39,8 +39,8 @@ struct OomSituation {
   std::uint64_t requested_bytes_live = 0;        // of all processes, without the failed request
   std::optional<std::uint64_t> allocated_bytes;  // as MemoryStats
   std::uint64_t device_extra_bytes = 0;  // held by the device beyond reserved_bytes; 0 if unknown
-  std::optional<std::uint64_t> active_bytes;              // as MemoryStats
-  std::optional<std::uint64_t> free_other_streams_bytes;  // as MemoryStats
+  std::optional<std::uint64_t> active_bytes = std::nullopt;              // as MemoryStats
+  std::optional<std::uint64_t> free_other_streams_bytes = std::nullopt;  // as MemoryStats
   std::uint64_t waiting_bytes_before = 0;  // active_bytes less allocated_bytes before the request
   std::optional<std::uint64_t> free_largest_bytes = std::nullopt;  // as MemoryStats, after it
   bool single_stream = false;  // the trace uses one stream: nothing can be kept for another one
