@@ -24,8 +24,9 @@ namespace {
 constexpr std::string_view kSimulated = "sim:";
 
 // Words that say nothing about which card it is.
-constexpr std::array<std::string_view, 9> kFillWords = {
-    "nvidia", "geforce", "tesla", "quadro", "gpu", "graphics", "card", "corporation", "generation"};
+constexpr std::array<std::string_view, 10> kFillWords = {
+    "nvidia",   "geforce", "tesla",       "quadro",     "gpu",
+    "graphics", "card",    "corporation", "generation", "dgx"};
 // How a card is mounted; a name that differs by nothing else means the same row.
 constexpr std::array<std::string_view, 4> kMounts = {"sxm", "pcie", "pci", "hbm"};
 // A card's nominal size and what its driver reports differ by less.
@@ -72,6 +73,10 @@ CardWords words_of(std::string_view name, bool with_mounts) {
       continue;
     }
     if (is_one_of(run, kFillWords)) continue;
+    if (run == "spark") {  // a DGX Spark has a GB10
+      result.words.insert({"gb", "10"});
+      continue;
+    }
     if (!with_mounts && is_one_of(run, kMounts)) {
       if (i + 1 < runs.size() && runs[i + 1].size() == 1 && is_digit(runs[i + 1].front())) ++i;
       continue;

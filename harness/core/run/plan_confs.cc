@@ -179,17 +179,25 @@ bool recognises(const PlanAllocator& allocator, std::string_view conf) {
     throw UsageError(told_conf_error(shown.front()->check_conf(conf.conf).value(), "--conf",
                                      conf.text, shown.front()->name));
   }
-  std::vector<std::string> complaints;
+  // Allocators that say the same share a line.
+  std::vector<std::pair<std::string, std::string>> complaints;  // who, and what
   for (const PlanAllocator* allocator : shown) {
-    complaints.push_back(fmt::format("\n  {}: {}", allocator->name,
-                                     to_string(allocator->check_conf(conf.conf).value())));
+    std::string what = to_string(allocator->check_conf(conf.conf).value());
+    const auto same =
+        std::ranges::find(complaints, what, &std::pair<std::string, std::string>::second);
+    if (same == complaints.end()) {
+      complaints.emplace_back(allocator->name, std::move(what));
+    } else {
+      same->first += ", " + allocator->name;
+    }
   }
-  throw UsageError(
-      {.what = "no chosen allocator accepts this config string",
-       .where = fmt::format("--conf '{}'", conf.text),
-       .wanted = "",
-       .got = "",
-       .next = fmt::format("see: allocmark explain CONF{}", fmt::join(complaints, ""))});
+  std::string lines;
+  for (const auto& [who, what] : complaints) lines += fmt::format("\n  {}: {}", who, what);
+  throw UsageError({.what = "no chosen allocator accepts this config string",
+                    .where = fmt::format("--conf '{}'", conf.text),
+                    .wanted = "",
+                    .got = "",
+                    .next = "see: allocmark explain CONF" + lines});
 }
 
 // The allocator cannot run with this config string: it does not know it, or needs one.

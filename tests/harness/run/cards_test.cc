@@ -90,6 +90,7 @@ TEST_CASE("a card whose memory is the host's tells simcuda of the host") {
   CHECK(change_of(all, "SIMCUDA_HOST_BYTES") == "2147483648");
   CHECK(change_of(all, "SIMCUDA_TOTAL_BYTES") == "107374182400");
   CHECK(device_of_user("NVIDIA GB10,host=2GiB") == "sim:gb10,host=2GiB");
+  CHECK(device_of_user("sim:dgx-spark") == "sim:gb10");
   CHECK(without_keys("sim:gb10,host=2GiB,memory=1GiB") == "sim:gb10");
   CHECK(without_keys("sim:/a,b/c.json") == "sim:/a,b/c.json");
 }
