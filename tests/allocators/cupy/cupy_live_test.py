@@ -2,7 +2,7 @@
 """CuPy's own memory pool and ours, beside each other: random operations on cupy.cuda.MemoryPool, with a device that this script
 plays, and the same on allocators/cupy/heap.h. Skipped (77) where CuPy is not here. It needs no GPU and no CUDA:
 
-    pip install --no-deps --target build/cupy cupy-cuda12x fastrlock numpy cuda-pathfinder
+    pip install --no-deps --target build/cupy --require-hashes --only-binary :all: -r scripts/build/cupy_wheels.txt
 
 usage: cupy_live_test.py CUPY_ANSWERS [OPERATIONS]
 ALLOCMARK_CUPY names another folder than build/cupy.
