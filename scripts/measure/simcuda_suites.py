@@ -2,19 +2,23 @@
 """Runs other projects' own tests on simcuda, and writes what came of it as a page.
 
 simcuda_suites.py SIMCUDA_RUN PAGE [--work FOLDER] [--source NAME=REPOSITORY] [--only NAME]: installs each project's wheel from PyPI into a
-virtual environment in FOLDER, takes its tests from the wheel or from its repository at the wheel's version, and runs each file as
-`simcuda-run --kernels nothing python -m pytest`, as a rule on two simulated GPUs. C++ libraries are built from their sources with the shared runtime
+virtual environment in FOLDER, takes its tests from the wheel, or from its repository or a source archive at the wheel's version, and runs each file
+as `simcuda-run --kernels nothing python -m pytest`, as a rule on two simulated GPUs. Tests of a
+source archive have a process each, since what a failing one leaves behind fails others. C++ libraries are built from their sources with the shared runtime
 (suites/NAME/CMakeLists.txt), and projects whose tests cannot be had are started by suites/start/. The page says suite, version, tests run,
 passed, skipped and failed by cause. Exit code 1 where a suite could not be had, or a file crashed or took too long."""
 import argparse
 import collections
 import dataclasses
 import datetime
+import hashlib
 import os
 import pathlib
 import re
 import subprocess
 import sys
+import tarfile
+import urllib.request
 import xml.etree.ElementTree
 
 HERE = pathlib.Path(__file__).resolve().parent / "suites"
@@ -22,7 +26,7 @@ TIMEOUT_S = 600  # of one file
 NUMBA = "numba.cuda.tests.cudadrv"
 # Failures of tests that look at what a kernel wrote, by their first line.
 VALUES = re.compile(r"assert array\(|assert np\.int32\(|Arrays are not equal|np\.False_ is not true|Mismatched elements|Not equal to tolerance|"
-                    r"thrust::(equal|reduce)\(")
+                    r"thrust::(equal|reduce)\(|Tensor-likes are not|Scalars are not close|tensor\((True|False), device=|Failed on ")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,11 +36,13 @@ class Suite:
     more: tuple  # packages that it needs besides
     tests: tuple  # files of the repository or of suites/start/, or modules of the wheel
     repository: str = ""
-    kind: str = "repository"  # or "wheel", "start", "build"
+    kind: str = "repository"  # or "archive", "wheel", "start", "build"
     tag: str = "v{}"
     devices: int = 2  # simulated
     device_bytes: int = 0  # memory of each, where tests fill managed memory of that size; 0: an H200's
     values: tuple = ()  # tests that look at what kernels wrote, where their first line does not tell
+    select: str = ""  # pytest's -k: the tests that are about memory
+    archive_sha256: str = ""  # of the source archive, where `repository` is its address
 
 
 SUITES = (
@@ -48,6 +54,13 @@ SUITES = (
                   "test_cuda_driver_", "test_cuda_core_stream_", "test_cuda_cache_config", "test_cuda_set_shared", "test_device_arch_specific",
                   "test_decldevice_arg", "test_jitarg", "test_cudajit_in_attached", "test_structured_array", "test_recarray", "test_managed_array_attach")),
     Suite("RMM", "librmm-cu13==26.6.0", (), (), "https://github.com/rapidsai/rmm", kind="build", tag="v{:0>2}.{:0>2}.{:0>2}", devices=1),
+    # A fraction of 1 % must be less than 1 GiB in one of its tests, as on cards of 80 GB.
+    Suite("PyTorch", "torch==2.12.1", ("pytest", "numpy", "expecttest", "hypothesis", "psutil"),
+          tuple(f"test/test_cuda.py::Test{part}" for part in ("Cuda", "CudaAllocator", "BlockStateAbsorption", "CachingHostAllocatorCudaGraph", "MemPool")),
+          "http://deb.debian.org/debian/pool/main/p/pytorch/pytorch_2.12.1+dfsg.orig.tar.xz", "archive", device_bytes=80 << 30,
+          select="graph or mem or pinned or stream or event or cach or Allocator or Absorption",
+          values=("test_cusparse_multiple", "test_fixed_cuda_assert"),
+          archive_sha256="95b6f85e1da2776f0cb0e5a635c4430b4e3f05b6ccb9e00237f3cecd15572875"),
     Suite("PyTorch, start", "torch", ("pytest", "numpy"), ("test_pytorch.py",), kind="start"),
     Suite("cuda.core, start", "cuda-core", ("cuda-bindings", "cuda-toolkit[nvrtc]", "pytest", "numpy"), ("test_cuda_core.py",), kind="start"),
     Suite("cuda.bindings, start", "cuda-bindings", ("cuda-toolkit[nvrtc]", "pytest", "numpy"), ("test_cuda_bindings.py",), kind="start"),
@@ -68,7 +81,7 @@ def environment(folder, packages):
 
 
 def version_of(python, package):
-    name = package.partition("[")[0]
+    name = re.split(r"[\[=]", package, maxsplit=1)[0]
     return run([python, "-c", f"import importlib.metadata as m; print(m.version({name!r}))"], check=True).stdout.strip()
 
 
@@ -81,6 +94,25 @@ def checkout(source, tag, parts, folder):
     revision = tag if known else run(["git", "-C", target, "rev-parse", "--short", "HEAD"], check=True).stdout.strip()
     run(["git", "-C", target, "checkout", "-q", revision, "--", *parts], check=True)
     return target, revision
+
+
+def unpacked(suite, folder):
+    """The tests of a source archive, which is fetched once and held to its hash."""
+    archive = folder / "source.tar.xz"
+    if not archive.exists():
+        urllib.request.urlretrieve(suite.repository, archive)
+    with archive.open("rb") as file:
+        got = hashlib.file_digest(file, "sha256").hexdigest()
+    if got != suite.archive_sha256:
+        raise OSError(f"{archive}: wanted sha256 {suite.archive_sha256}, got {got}; remove it")
+    target = folder / "source"
+    files = {test.partition("::")[0] for test in suite.tests}
+    with tarfile.open(archive) as tar:
+        members = [member for member in tar if member.name.partition("/")[2] in files]
+        if len(members) != len(files):
+            raise OSError(f"{archive}: lacks {', '.join(sorted(files - {member.name.partition('/')[2] for member in members}))}")
+        tar.extractall(target, members, filter="data")
+    return target / members[0].name.partition("/")[0]
 
 
 def cause(message):
@@ -152,6 +184,14 @@ def run_wheel(launcher, suite, folder, source, totals):
         for test in suite.tests:
             totals.add_run(pytest_command(launcher, python, root / test), pathlib.Path(test).stem, folder)
         return version, revision
+    if suite.kind == "archive":
+        root = unpacked(suite, folder)
+        words = ("--tb=native", "--rootdir", root / "test", "-k", suite.select)
+        collect = pytest_command(launcher, python, "--collect-only", *words, *(root / test for test in suite.tests))
+        collected = run([word for word in collect if word != "--junitxml=REPORT"], cwd=root / "test", env=totals.environment()).stdout
+        for test in re.findall(r"^(\S+::\S+)$", collected, re.MULTILINE):
+            totals.add_run(pytest_command(launcher, python, *words, root / "test" / test), re.sub(r"\W+", "_", test), folder, root / "test")
+        return version, f"Debian's {pathlib.Path(suite.repository).name}"
     if suite.kind == "start":
         for test in suite.tests:
             totals.add_run(pytest_command(launcher, python, HERE / "start" / test), test, folder)
