@@ -166,15 +166,19 @@ std::optional<cudaError_t> set_host_pool_value(cudaMemPool_t handle, int attribu
     pool->reuse[static_cast<std::size_t>(attribute - 1)] = flag != 0 ? 1 : 0;
     return cudaSuccess;
   }
-  std::uint64_t bytes = 0;
-  std::memcpy(&bytes, value, sizeof bytes);
+  // Only attributes that are known have a value of a known size.
+  const auto bytes = [&] {
+    std::uint64_t number = 0;
+    std::memcpy(&number, value, sizeof number);
+    return number;
+  };
   switch (attribute) {
     case cudaMemPoolAttrReleaseThreshold:
-      pool->release_threshold = bytes;
+      pool->release_threshold = bytes();
       return cudaSuccess;
     case cudaMemPoolAttrReservedMemHigh:
     case cudaMemPoolAttrUsedMemHigh:
-      if (bytes != 0) return cudaErrorInvalidValue;  // the high marks can only be set back
+      if (bytes() != 0) return cudaErrorInvalidValue;  // the high marks can only be set back
       pool->used_bytes_high = pool->used_bytes;
       return cudaSuccess;
     default:
