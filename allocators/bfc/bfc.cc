@@ -12,6 +12,7 @@
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/cuda_check.h"
+#include "allocators/cuda/device_memory.h"
 #include "base/bytes.h"
 #include "base/error.h"
 
@@ -89,20 +90,12 @@ BfcConf read_conf(const Flavour& flavour, std::string_view text) {
 class CudaMallocSource final : public bfc::Source {
  public:
   std::optional<Region> take(std::uint64_t /*alignment_bytes*/, std::uint64_t size_bytes) override {
-    void* memory = nullptr;
-    const cudaError_t error = cudaMalloc(&memory, size_bytes);
-    if (is_out_of_memory(error)) {
-      ++refusal_count_;
-      return std::nullopt;
-    }
-    ALLOCMARK_CUDA_CHECK(error);
-    return Region{.address = reinterpret_cast<std::uint64_t>(memory), .size_bytes = size_bytes};
+    const std::optional<std::uint64_t> address = take_device_memory(size_bytes);
+    if (address) return Region{.address = *address, .size_bytes = size_bytes};
+    ++refusal_count_;
+    return std::nullopt;
   }
-  // Never throws: the heap's destructor calls it, and half-way through giving memory back.
-  void give(const Region& region) override {
-    (void)cudaFree(reinterpret_cast<void*>(region.address));
-    (void)cudaGetLastError();
-  }
+  void give(const Region& region) override { give_device_memory(region.address); }
   // Times that the device had less than was asked for.
   [[nodiscard]] std::uint64_t refusal_count() const { return refusal_count_; }
 
@@ -129,7 +122,7 @@ class BfcBackend final : public Backend {
     if (size_bytes == 0) return {};
     constexpr AllocateResult kOutOfMemory{.pointer = nullptr,
                                           .status = AllocateStatus::OutOfMemory};
-    if (size_bytes > kTiB * 256) return kOutOfMemory;  // near 2^64 rounding would wrap
+    if (size_bytes > kDeviceRequestBytesMax) return kOutOfMemory;
     const std::lock_guard lock(mutex_);
     const std::optional<std::uint64_t> address =
         heap_.allocate({.size_bytes = size_bytes, .end = end_});
@@ -145,11 +138,7 @@ class BfcBackend final : public Backend {
     const auto address = reinterpret_cast<std::uint64_t>(pointer);
     const Handle handle = heap_.chunks().find(address);
     if (handle == bfc::kNoChunk || !heap_.chunks().at(handle).in_use()) {
-      throw EnvironmentError({.what = "invalid device pointer",
-                              .where = "bfc backend",
-                              .wanted = "a pointer that allocate returned, given back once",
-                              .got = {},
-                              .next = {}});
+      throw_invalid_pointer("bfc backend");
     }
     for (const cudaStream_t other : uses_.take(pointer))
       ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(other));

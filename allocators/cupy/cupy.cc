@@ -12,6 +12,7 @@
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/cuda_check.h"
+#include "allocators/cuda/device_memory.h"
 #include "allocators/cupy/heap.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -50,17 +51,9 @@ CupyConf read_conf(std::string_view text) {
 class CudaMallocs final : public cupy::Source {
  public:
   std::optional<std::uint64_t> take(std::uint64_t size_bytes) override {
-    void* memory = nullptr;
-    const cudaError_t error = cudaMalloc(&memory, size_bytes);
-    if (is_out_of_memory(error)) return std::nullopt;
-    ALLOCMARK_CUDA_CHECK(error);
-    return reinterpret_cast<std::uint64_t>(memory);
+    return take_device_memory(size_bytes);
   }
-  // Never throws: the heap's destructor calls it.
-  void give(std::uint64_t address) override {
-    (void)cudaFree(reinterpret_cast<void*>(address));
-    (void)cudaGetLastError();
-  }
+  void give(std::uint64_t address) override { give_device_memory(address); }
 };
 
 class CupyBackend final : public Backend {
@@ -78,7 +71,7 @@ class CupyBackend final : public Backend {
     if (size_bytes == 0) return {};
     constexpr AllocateResult kOutOfMemory{.pointer = nullptr,
                                           .status = AllocateStatus::OutOfMemory};
-    if (size_bytes > kTiB * 256) return kOutOfMemory;  // near 2^64 rounding would wrap
+    if (size_bytes > kDeviceRequestBytesMax) return kOutOfMemory;
     const std::lock_guard lock(mutex_);
     const std::optional<std::uint64_t> address =
         heap_.allocate({.size_bytes = size_bytes, .stream = number_of(stream)});
@@ -94,11 +87,7 @@ class CupyBackend final : public Backend {
     for (const cudaStream_t other : uses_.take(pointer))
       ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(other));
     if (heap_.deallocate(reinterpret_cast<std::uint64_t>(pointer))) return;
-    throw EnvironmentError({.what = "invalid device pointer",
-                            .where = "cupy backend",
-                            .wanted = "a pointer that allocate returned, given back once",
-                            .got = {},
-                            .next = {}});
+    throw_invalid_pointer("cupy backend");
   }
 
   void record_stream(void* pointer, cudaStream_t stream) override {

@@ -15,8 +15,8 @@
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/cuda_check.h"
+#include "allocators/cuda/device_memory.h"
 #include "allocators/ggml/pools.h"
-#include "base/bytes.h"
 #include "base/error.h"
 
 namespace allocmark {
@@ -25,23 +25,12 @@ namespace {
 using ggml::LegacyPool;
 using ggml::PoolCounters;
 
-// Above it rounding would wrap.
-constexpr std::uint64_t kRequestBytesMax = kTiB * 256;
-
 class CudaMallocMemory final : public ggml::Memory {
  public:
   std::optional<std::uint64_t> take(std::uint64_t size_bytes) override {
-    void* memory = nullptr;
-    const cudaError_t error = cudaMalloc(&memory, size_bytes);
-    if (is_out_of_memory(error)) return std::nullopt;
-    ALLOCMARK_CUDA_CHECK(error);
-    return reinterpret_cast<std::uint64_t>(memory);
+    return take_device_memory(size_bytes);
   }
-  // Never throws: the pool's destructor calls it.
-  void give(std::uint64_t address) override {
-    (void)cudaFree(reinterpret_cast<void*>(address));
-    (void)cudaGetLastError();
-  }
+  void give(std::uint64_t address) override { give_device_memory(address); }
   void synchronize() override { ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize()); }
 };
 
@@ -90,7 +79,7 @@ class GgmlBackend final : public Backend {
     if (size_bytes == 0) return {};
     constexpr AllocateResult kOutOfMemory{.pointer = nullptr,
                                           .status = AllocateStatus::OutOfMemory};
-    if (size_bytes > kRequestBytesMax) return kOutOfMemory;
+    if (size_bytes > kDeviceRequestBytesMax) return kOutOfMemory;
     const std::lock_guard lock(mutex_);
     std::unique_ptr<StreamPool>& pool = pools_[stream];
     if (pool == nullptr) pool = std::make_unique<StreamPool>(flushes_);
@@ -113,11 +102,7 @@ class GgmlBackend final : public Backend {
       pool_of_.erase(found);
       return;
     }
-    throw EnvironmentError({.what = "invalid device pointer",
-                            .where = "ggml backend",
-                            .wanted = "a pointer that allocate returned, given back once",
-                            .got = {},
-                            .next = {}});
+    throw_invalid_pointer("ggml backend");
   }
 
   void record_stream(void* pointer, cudaStream_t stream) override {
