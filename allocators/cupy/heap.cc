@@ -2,15 +2,13 @@
 
 #include <algorithm>
 
+#include "base/divided_up.h"
+
 namespace allocmark::cupy {
 namespace {
 
 constexpr std::uint64_t kUnitBytes = 512;
 constexpr int kTakeCountMax = 3;
-
-std::uint64_t rounded(std::uint64_t size_bytes) {
-  return (size_bytes + kUnitBytes - 1) / kUnitBytes * kUnitBytes;
-}
 
 }  // namespace
 
@@ -22,7 +20,7 @@ Heap::~Heap() {
 
 std::optional<std::uint64_t> Heap::allocate(const Request& request) {
   Request fit = request;
-  fit.size_bytes = rounded(request.size_bytes);
+  fit.size_bytes = rounded_up(request.size_bytes, kUnitBytes);
   Chunk* chunk = take_free(fit);
   if (chunk == nullptr) chunk = take_from_device(fit);
   if (chunk == nullptr) return std::nullopt;

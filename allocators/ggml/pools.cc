@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/divided_up.h"
+
 namespace allocmark::ggml {
 namespace {
 
@@ -9,10 +11,6 @@ namespace {
 constexpr std::uint64_t kExcessBytesEnd = std::uint64_t{1} << 36;
 constexpr double kLookAhead = 1.05;
 constexpr std::uint64_t kLookAheadUnitBytes = 256;
-
-std::uint64_t rounded(std::uint64_t bytes, std::uint64_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
 
 }  // namespace
 
@@ -43,8 +41,8 @@ std::optional<Buffer> LegacyPool::allocate(std::uint64_t size_bytes) {
     *kept = {};
   } else {
     buffer.size_bytes =
-        rounded(static_cast<std::uint64_t>(kLookAhead * static_cast<double>(size_bytes)),
-                kLookAheadUnitBytes);
+        rounded_up(static_cast<std::uint64_t>(kLookAhead * static_cast<double>(size_bytes)),
+                   kLookAheadUnitBytes);
     std::optional<std::uint64_t> address = memory_.take(buffer.size_bytes);
     if (!address && flushes_) {
       memory_.synchronize();

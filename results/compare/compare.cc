@@ -276,6 +276,8 @@ void Comparer::add_flags(const RunSide& side, const CellResult& measured, CellCo
 
 void Comparer::add_timed(const CellResult& base, const CellResult& now, CellComparison& cell) {
   const std::string other = other_requests({&base}, {&now});
+  const Disturbance disturbed =
+      disturbance({base_.file.environment, base}, {now_.file.environment, now});
   for (const TimedNumber& timed : timed_numbers()) {
     if (!has_number(base, timed) && !has_number(now, timed)) continue;
     NumberComparison number{.name = std::string(timed.name),
@@ -314,8 +316,7 @@ void Comparer::add_timed(const CellResult& base, const CellResult& now, CellComp
                           .number_index = cell.numbers.size(),
                           .name = timed.name,
                           .quantiles = std::move(quantiles),
-                          .disturbance = disturbance({base_.file.environment, base},
-                                                     {now_.file.environment, now})});
+                          .disturbance = disturbed});
     }
     cell.numbers.push_back(std::move(number));
   }

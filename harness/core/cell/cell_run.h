@@ -60,8 +60,9 @@ class CellRun {
   void assume_work();
   void enforce_capacity();
   // The trace under the oracle with nothing else in the streams: figures, rules of addresses.
-  void tell_host_memory(std::uint64_t host_bytes);
   void checked_pass();
+  // Warns where the workload asked for so many bytes of the host.
+  void tell_host_memory(std::uint64_t host_bytes);
   // Where device work is assumed: once more on an idle device, as in the timed passes.
   void idle_pass();
   // Once more, to look into blocks; its figures are held against the checked pass's.

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
+#include "base/divided_up.h"
 
 namespace allocmark {
 namespace {
@@ -16,20 +17,16 @@ constexpr std::uint64_t kSlabBytes = 2 * kMiB;
 constexpr std::uint64_t kShortStepBytes = 512;
 constexpr std::uint64_t kLongStepBytes = 4 * kKiB;
 
-std::uint64_t whole(std::uint64_t size_bytes, std::uint64_t step_bytes) {
-  return (size_bytes + step_bytes - 1) / step_bytes * step_bytes;
-}
-
 }  // namespace
 
 Address DriverBlocks::allocate(std::uint64_t size_bytes) {
   if (size_bytes > kSlabBytes) {
-    const std::uint64_t taken_bytes = whole(size_bytes, kLongStepBytes);
+    const std::uint64_t taken_bytes = rounded_up(size_bytes, kLongStepBytes);
     const Address address = host_.pin(taken_bytes, PinKind::HostAlloc, 1);
     if (address != 0) pieces_[address] = {.size_bytes = taken_bytes};
     return address;
   }
-  const std::uint64_t taken_bytes = whole(size_bytes, kShortStepBytes);
+  const std::uint64_t taken_bytes = rounded_up(size_bytes, kShortStepBytes);
   auto fit = free_.lower_bound(taken_bytes);
   if (fit == free_.end()) {
     const Address slab = host_.pin(kSlabBytes, PinKind::HostAlloc, 1);

@@ -9,6 +9,7 @@
 
 #include "allocators/host_caching/host_cache.h"
 #include "base/bytes.h"
+#include "base/divided_up.h"
 #include "harness/core/pinned/driver_blocks.h"
 #include "harness/core/pinned/pin_costs.h"
 
@@ -49,8 +50,7 @@ class ExactPinning {
     if (size_bytes == 0) return 0;
     ++pin_count_;
     if (kind_ == PinKind::HostAlloc) return blocks_.allocate(size_bytes);
-    return host_.pin((size_bytes + kPinnedPageBytes - 1) / kPinnedPageBytes * kPinnedPageBytes,
-                     kind_, 1);
+    return host_.pin(rounded_up(size_bytes, kPinnedPageBytes), kind_, 1);
   }
   void use(Address address, std::uint32_t stream) { streams_[address].insert(stream); }
   void free(Address address) {
@@ -86,8 +86,7 @@ class CupyPinning {
       let_go(done.address);
     }
     if (size_bytes == 0) return 0;
-    const std::uint64_t taken_bytes =
-        (size_bytes + kCupyStepBytes - 1) / kCupyStepBytes * kCupyStepBytes;
+    const std::uint64_t taken_bytes = rounded_up(size_bytes, kCupyStepBytes);
     std::vector<Address>& free = free_[taken_bytes];
     if (free.empty()) {
       const Address address = blocks_.allocate(taken_bytes);

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/divided_up.h"
 #include "workloads/trace/event.h"
 #include "workloads/trace/request_marks.h"
 
@@ -45,7 +46,7 @@ static_assert(sizeof(ReplayStep) == 16);
 // In bounds every request counts in units of so many bytes, as most allocators align.
 inline constexpr std::uint64_t kBoundRoundBytes = 512;
 [[nodiscard]] constexpr std::uint64_t bound_rounded(std::uint64_t size_bytes) {
-  return (size_bytes + kBoundRoundBytes - 1) / kBoundRoundBytes * kBoundRoundBytes;
+  return rounded_up(size_bytes, kBoundRoundBytes);
 }
 
 struct TraceFacts {

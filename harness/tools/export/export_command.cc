@@ -64,23 +64,23 @@ void add_export(CLI::App* app, ExportCommand* command) {
 
 using ExportWriter = void (*)(const MemorySnapshot&, const std::string&);
 
-ExportWriter writer_for(const std::string& path) {
+bool ends_with(std::string_view path, std::string_view ending) {
   for (const std::string_view packing : {"", ".gz", ".zst"}) {
-    if (path.ends_with(fmt::format(".pickle{}", packing))) return write_memory_snapshot;
-    if (path.ends_with(fmt::format(".json{}", packing))) return write_perfetto;
-    if (path.ends_with(fmt::format(".csv{}", packing))) return write_minimalloc;
+    if (path.ends_with(fmt::format("{}{}", ending, packing))) return true;
   }
+  return false;
+}
+
+ExportWriter writer_for(const std::string& path) {
+  if (ends_with(path, ".pickle")) return write_memory_snapshot;
+  if (ends_with(path, ".json")) return write_perfetto;
+  if (ends_with(path, ".csv")) return write_minimalloc;
   throw UsageError({.what = "this kind of file cannot be written",
                     .where = path,
                     .wanted = "a name that ends with .pickle, .json or .csv, or one of these and "
                               ".gz or .zst",
                     .got = "",
                     .next = "choose one of these endings"});
-}
-
-bool is_rmm_log(const std::string& path) {
-  return path.ends_with(".rmm.csv") || path.ends_with(".rmm.csv.gz") ||
-         path.ends_with(".rmm.csv.zst");
 }
 
 // No allocator serves the requests here.
@@ -102,7 +102,7 @@ ExitCode run_export(const ExportCommand& command) {
   const ExportWriter write = writer_for(command.output);
   check_output_file(command.output, command.force, "allocmark export");
   const std::unique_ptr<EventSource> source = open_path_or_workload(command.workload, command.seed);
-  if (is_rmm_log(command.output)) return export_rmm_log(command, *source);
+  if (ends_with(command.output, ".rmm.csv")) return export_rmm_log(command, *source);
   const JobRelease release = find_release({.given = command.pytorch,
                                            .workload = workload_of(command.workload),
                                            .recorded = source->header().pytorch});
