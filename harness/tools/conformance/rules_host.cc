@@ -339,9 +339,19 @@ std::string uptime(Scene& scene) {
   const double early = step_ns[3];
   const double late = step_ns[7];
   const double last = step_ns[11];
-  const bool rises = early > step_ns[0] * 1.05 && late > early * 1.05 && last > late * 1.05;
-  const bool is_much = last > step_ns[0] * 1.5 && last > step_ns[0] + 100;
-  expect(!(rises && is_much),
+  const auto is_much = [&](double now) { return now > step_ns[0] * 1.5 && now > step_ns[0] + 100; };
+  bool rises =
+      early > step_ns[0] * 1.05 && late > early * 1.05 && last > late * 1.05 && is_much(last);
+  // A busy machine can look like that for a while. What grows with the calls never comes down
+  // again.
+  constexpr int kLaterCount = 20;
+  constexpr auto kLaterPause = std::chrono::milliseconds(250);
+  for (int i = 0; rises && i < kLaterCount; ++i) {
+    std::this_thread::sleep_for(kLaterPause);
+    const StepTime now = step_time(work);
+    rises = is_much(now.step_ns * begin.arithmetic_ns / now.arithmetic_ns);
+  }
+  expect(!rises,
          fmt::format("a request and a free took {:.0f} ns of processor time at first, and {:.0f}, "
                      "{:.0f} and {:.0f} ns after 80,000, 160,000 and 240,000 of them",
                      step_ns[0], early, late, last));
