@@ -15,6 +15,7 @@ import hashlib
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -42,7 +43,7 @@ class Suite:
     device_bytes: int = 0  # memory of each, where tests fill managed memory of that size; 0: an H200's
     values: tuple = ()  # tests that look at what kernels wrote, where their first line does not tell
     select: str = ""  # pytest's -k: the tests that are about memory
-    archive_sha256: str = ""  # of the source archive, where `repository` is its address
+    archive_sha256: str = ""  # of the source archive, where `repository` is the name of a file of Debian's source package
 
 
 SUITES = (
@@ -57,7 +58,7 @@ SUITES = (
     # A fraction of 1 % must be less than 1 GiB in one of its tests, as on cards of 80 GB.
     Suite("PyTorch", "torch==2.12.1", ("pytest", "numpy", "expecttest", "hypothesis", "psutil"),
           tuple(f"test/test_cuda.py::Test{part}" for part in ("Cuda", "CudaAllocator", "BlockStateAbsorption", "CachingHostAllocatorCudaGraph", "MemPool")),
-          "http://deb.debian.org/debian/pool/main/p/pytorch/pytorch_2.12.1+dfsg.orig.tar.xz", "archive", device_bytes=80 << 30,
+          "pytorch_2.12.1+dfsg.orig.tar.xz", "archive", device_bytes=80 << 30,
           select="graph or mem or pinned or stream or event or cach or Allocator or Absorption",
           values=("test_cusparse_multiple", "test_fixed_cuda_assert"),
           archive_sha256="95b6f85e1da2776f0cb0e5a635c4430b4e3f05b6ccb9e00237f3cecd15572875"),
@@ -96,11 +97,16 @@ def checkout(source, tag, parts, folder):
     return target, revision
 
 
-def unpacked(suite, folder):
-    """The tests of a source archive, which is fetched once and held to its hash."""
+def unpacked(suite, folder, source):
+    """The tests of a source archive, which `source` (a file or an address) is copied from once, and which is held to its hash."""
     archive = folder / "source.tar.xz"
     if not archive.exists():
-        urllib.request.urlretrieve(suite.repository, archive)
+        if not source:
+            raise OSError(f"Debian's {suite.repository} is not here: name it with --source {suite.name}=FILE_OR_ADDRESS")
+        if "://" in source:
+            urllib.request.urlretrieve(source, archive)
+        else:
+            shutil.copyfile(source, archive)
     with archive.open("rb") as file:
         got = hashlib.file_digest(file, "sha256").hexdigest()
     if got != suite.archive_sha256:
@@ -185,13 +191,13 @@ def run_wheel(launcher, suite, folder, source, totals):
             totals.add_run(pytest_command(launcher, python, root / test), pathlib.Path(test).stem, folder)
         return version, revision
     if suite.kind == "archive":
-        root = unpacked(suite, folder)
+        root = unpacked(suite, folder, source)
         words = ("--tb=native", "--rootdir", root / "test", "-k", suite.select)
         collect = pytest_command(launcher, python, "--collect-only", *words, *(root / test for test in suite.tests))
         collected = run([word for word in collect if word != "--junitxml=REPORT"], cwd=root / "test", env=totals.environment()).stdout
         for test in re.findall(r"^(\S+::\S+)$", collected, re.MULTILINE):
             totals.add_run(pytest_command(launcher, python, *words, root / "test" / test), re.sub(r"\W+", "_", test), folder, root / "test")
-        return version, f"Debian's {pathlib.Path(suite.repository).name}"
+        return version, f"Debian's {suite.repository}"
     if suite.kind == "start":
         for test in suite.tests:
             totals.add_run(pytest_command(launcher, python, HERE / "start" / test), test, folder)
@@ -230,13 +236,20 @@ def run_suite(launcher, work, suite, source):
     return {"name": suite.name, "version": version, "revision": revision, "totals": totals}
 
 
-def page(rows):
+def kept_rows(path, names):
+    """The lines of both tables of an earlier page, those of the named suites left out."""
+    tables = path.read_text().split("\nFailures by cause:\n") if path.exists() else ["", ""]
+    return [[line for line in table.splitlines() if re.match(r"\| \w", line) and not line.startswith("| suite |") and
+             line.split("|")[1].strip() not in names] for table in tables]
+
+
+def page(rows, kept=((), ())):
     today = datetime.date.today().isoformat()
     lines = ["# Other projects' tests on simcuda", "",
-             f"Made by `scripts/measure/simcuda_suites.py` on {today}. Kernels do nothing: tests that look at",
+             f"Made by `scripts/measure/simcuda_suites.py`, its newest rows on {today}. Kernels do nothing: tests that look at",
              "what one wrote cannot pass, and stand in a column of their own. The last column leaves them out.", "",
              "| suite | version | tests from | run | passed | skipped | need values | failed | passed of the rest |",
-             "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
+             "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |", *kept[0]]
     for row in rows:
         if "crash" in row:
             lines.append(f"| {row['name']} | {row['version']} | {row['crash']} | | | | | | |")
@@ -246,7 +259,7 @@ def page(rows):
         share = f"{100 * counts['passed'] / rest:.1f} %" if rest else ""
         lines.append(f"| {row['name']} | {row['version']} | {row['revision']} | {rest + counts['values']} | {counts['passed']} | {counts['skipped']} | "
                      f"{counts['values']} | {counts['failed']} | {share} |")
-    lines += ["", "Failures by cause:", "", "| suite | cause | tests |", "| --- | --- | ---: |"]
+    lines += ["", "Failures by cause:", "", "| suite | cause | tests |", "| --- | --- | ---: |", *kept[1]]
     for row in rows:
         if "crash" in row:
             continue
@@ -262,8 +275,9 @@ def main():
     parser.add_argument("launcher", type=pathlib.Path)
     parser.add_argument("page", type=pathlib.Path)
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("simcuda_suites"))
-    parser.add_argument("--source", action="append", default=[], help="NAME=REPOSITORY in place of the project's own address")
-    parser.add_argument("--only", action="append", default=[], help="a suite's name; all where none is given")
+    parser.add_argument("--source", action="append", default=[],
+                        help="NAME=REPOSITORY in place of the project's own address; of a suite from a source archive, that file")
+    parser.add_argument("--only", action="append", default=[], help="a suite's name; all where none is given. PAGE keeps the others' rows")
     options = parser.parse_args()
     sources = dict(one.split("=", 1) for one in options.source)
     unknown = set(options.only) - {suite.name for suite in SUITES}
@@ -277,8 +291,9 @@ def main():
             rows.append(run_suite(options.launcher.resolve(), options.work.resolve(), suite, sources.get(suite.name)))
         except (OSError, subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             rows.append({"name": suite.name, "version": "", "crash": f"not run: {cause(getattr(error, 'stderr', None) or str(error))}"})
-    options.page.write_text(page(rows))
-    print(page(rows), end="")
+    text = page(rows, kept_rows(options.page, {row["name"] for row in rows}))
+    options.page.write_text(text)
+    print(text, end="")
     return any("crash" in row or row["totals"].broken for row in rows)
 
 

@@ -306,3 +306,57 @@ TEST_CASE("programs that keep no cache get no setting of one") {
     CHECK_FALSE(has(answer.text, "export PYTORCH"));
   }
 }
+
+TEST_CASE("an error without figures is answered by the library that wrote it") {
+  const Answer wake = answer_to(
+      "  File \"/vllm/device_allocator/cumem.py\", line 75, in create_and_map\n"
+      "RuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62");
+  CHECK(has(wake.text, "from: vLLM's CuMemAllocator"));
+  CHECK(has(wake.text, "wake_up()"));
+  CHECK_FALSE(has(wake.text, "an error without figures"));
+  for (const char* text : {"CUDA error 2 at /data/llama.cpp/ggml-cuda.cu:5509: out of memory",
+                           "CUDA error: out of memory\n  current device: 0, in function alloc at "
+                           "/src/ggml-cuda/ggml-cuda.cu:436\n  cuMemCreate(&handle, 0)"}) {
+    const Answer ggml = answer_to(text);
+    CHECK(ggml.verdict.help == Help::No);
+    CHECK(has(ggml.text, "from: ggml (llama.cpp)"));
+    CHECK_FALSE(has(ggml.text, "gpu_memory_utilization"));
+    CHECK_FALSE(has(ggml.text, "Other messages"));
+  }
+  const Answer rmm = answer_to(
+      "MemoryError: std::bad_alloc: out_of_memory: CUDA error (failed to allocate 8589934592 "
+      "bytes) at: /rmm/mr/cuda_memory_resource.hpp:62: cudaErrorMemoryAllocation out of memory");
+  CHECK(has(rmm.text, "a request of 8589934592 bytes failed at the driver"));
+  CHECK_FALSE(has(rmm.text, "Raise the pool's maximum size"));
+  CHECK(has(answer_to("MemoryError: std::bad_alloc: CUDA error at: cuda_memory_resource.hpp68: "
+                      "cudaErrorMemoryAllocation out of memory")
+                .text,
+            "from: RMM"));
+}
+
+TEST_CASE("a few MiB free on a full card are no sign of a limit") {
+  const auto with_free = [](const std::string& free, const std::string& cached) {
+    return answer_to(
+        "CUDA out of memory. Tried to allocate 1.12 MiB (GPU 0; 22.37 GiB total capacity; 15.87 "
+        "GiB already allocated; " +
+        free + " free; " + cached + " cached)");
+  };
+  CHECK(with_free("3.56 MiB", "787.74 MiB").verdict.cause == Cause::FragmentationPossible);
+  CHECK(with_free("4.06 MiB", "787.74 MiB").verdict.cause == Cause::OutsideLimit);
+  CHECK(with_free("3.56 MiB", "1.00 MiB").verdict.cause == Cause::OutsideLimit);
+}
+
+TEST_CASE("where the allocator is a backend, its requests are recorded with its cache off") {
+  const Answer jax =
+      answer_to("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 7406166528 bytes.");
+  CHECK(has(jax.text, "export XLA_PYTHON_CLIENT_ALLOCATOR=platform"));
+  CHECK(has(jax.text, "--workload file:job.sqlite --allocator bfc@xla-2026-09"));
+  const Answer bfc =
+      answer_to("Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.25GiB");
+  CHECK(has(bfc.text, "bfc@tf2.21"));
+  const Answer cupy = answer_to(
+      "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 3,000,000,000 bytes (allocated "
+      "so far: 512,000,000 bytes, limit set to: 1,000,000,000 bytes).");
+  CHECK(has(cupy.text, "--allocator cupy"));
+  for (const Answer& answer : {jax, bfc, cupy}) CHECK_FALSE(has(answer.text, "has no model"));
+}

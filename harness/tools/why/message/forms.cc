@@ -88,12 +88,17 @@ constexpr std::array kXlaProgramPatterns = {Pattern{Allowed, "Used ~ of {} "},
 
 constexpr std::array kGgmlAnchors = {Anchor{"allocating {} on device ~: cudaMalloc failed"},
                                      Anchor{"failed to allocate CUDA ~ buffer of size {}"},
-                                     Anchor{"failed to allocate ROCm ~ buffer of size {}"}};
+                                     Anchor{"failed to allocate ROCm ~ buffer of size {}"},
+                                     Anchor{"CUDA error: out of memory current device"},
+                                     Anchor{"ROCm error: out of memory current device"},
+                                     Anchor{"CUDA error 2 at ~ ggml-cuda ~: out of memory"}};
 constexpr std::array kGgmlBefore = {Pattern{Free, ") - {} free"}};
 
 constexpr std::array kRmmAnchors = {
     Anchor{"Maximum pool size exceeded (failed to allocate {})"},
     Anchor{"Exceeded memory limit (failed to allocate {})"},
+    Anchor{"bad_alloc: out_of_memory: CUDA error (failed to allocate {}) at"},
+    Anchor{"bad_alloc: CUDA error at ~ cudaErrorMemoryAllocation"},
     Anchor{"RMM failure at ~ Maximum pool size exceeded", Asked, true},
     Anchor{"bad_alloc: out_of_memory: CUDA error at", Asked, true}};
 constexpr std::array kRmmPatterns = {Pattern{Reserved, "current/max/try size = {},"},
@@ -121,6 +126,8 @@ constexpr std::array kVllmAnchors = {
 constexpr std::array kVllmPatterns = {Pattern{Free, "the available KV cache memory ( {} )"}};
 constexpr std::array kVllmBefore = {Pattern{Total, "Free memory on device ~ / {} ) on startup"},
                                     Pattern{Free, "Free memory on device ~ ( {} /"}};
+
+constexpr std::array kVllmPoolAnchors = {Anchor{"out of memory at ~ cumem_allocator"}};
 
 constexpr std::array kHostAnchors = {Anchor{"DefaultCPUAllocator: ~ you tried to allocate {}"},
                                      Anchor{"Unable to allocate {} for an array with shape"}};
@@ -168,6 +175,7 @@ constexpr std::array kForms = {
     Form{Family::CuPy, "CuPy", kCupyAnchors, kCupyPatterns, kBareStyle},
     Form{Family::Paddle, "Paddle", kPaddleAnchors, kPaddlePatterns},
     Form{Family::Vllm, "vLLM", kVllmAnchors, kVllmPatterns, {}, kVllmBefore},
+    Form{Family::VllmPool, "vLLM's CuMemAllocator", kVllmPoolAnchors, {}},
     Form{Family::Host, "host memory", kHostAnchors, {}, kBareStyle},
     Form{Family::NoFigures, "an error without figures", kNoFigureAnchors, {}}};
 

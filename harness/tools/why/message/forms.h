@@ -26,6 +26,7 @@ enum class Family : std::uint8_t {
   CuPy,
   Paddle,
   Vllm,
+  VllmPool,   // vLLM's CuMemAllocator, which sleep mode is made of
   Host,       // memory of the host, not of a GPU
   NoFigures,  // an error that says that memory ran out and not how much
 };

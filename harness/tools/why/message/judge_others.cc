@@ -288,6 +288,11 @@ Verdict judge_buffer(const Message& message) {
     verdict.answer = fmt::format(
         "{} failed. The text does not say how much was free, so nothing can be computed",
         request_words(message));
+  } else if (is_load) {
+    verdict.help = Help::No;
+    verdict.answer =
+        "ggml asked the driver for memory and the card had no more: no setting of an allocator can "
+        "help. The text does not say how much must go";
   } else {
     verdict.cause = Cause::TooBig;
     verdict.help = Help::No;
@@ -299,7 +304,7 @@ Verdict judge_buffer(const Message& message) {
     verdict.facts.push_back(
         "ggml asks the driver for each buffer whole and keeps no cache: a smaller buffer is "
         "needed, "
-        "not a setting of an allocator.");
+        "not a setting of an allocator. What a step needs besides lies in a pool of its own.");
   }
   add_no_sizes(message, &verdict);
   return verdict;
@@ -356,6 +361,15 @@ Verdict judge_without_figures(const Message& message) {
     verdict.answer =
         "more than 1 EB was asked, which no card has: a size went wrong in the program (a negative "
         "one, or one that overflowed), and no setting of the allocator can help";
+    return verdict;
+  }
+  if (message.form->family == Family::VllmPool) {
+    verdict.answer =
+        "vLLM's own pool asked the driver for memory and the card had no more. The text does not "
+        "say how much it asked, so nothing can be computed";
+    verdict.facts.push_back(
+        "Where wake_up() failed: sleep() had given the memory back, and something else took it "
+        "meanwhile; where a trainer shares the card, its cache counts, too.");
     return verdict;
   }
   verdict.answer = "memory ran out, but this message has no figures, so nothing can be computed";

@@ -79,8 +79,13 @@ FoundMessages MessageReader::finish() {
     message.expandable_on |= expandable_on_;
     message.expandable_refusal = expandable_refusal_;
   }
-  // What has no figures counts only where nothing else is there.
+  // What has no figures counts only where nothing else is there, and so does what has no sender.
   if (found_.messages.empty()) found_.messages = std::move(without_figures_);
+  const auto has_no_sender = [](const Message& message) {
+    return message.form->family == Family::NoFigures;
+  };
+  if (!std::ranges::all_of(found_.messages, has_no_sender))
+    std::erase_if(found_.messages, has_no_sender);
   // A table is no failure: it comes after what failed.
   std::ranges::stable_partition(found_.messages, [](const Message& message) {
     return message.form->family != Family::Summary;

@@ -47,6 +47,19 @@ void record_driver_calls(std::string_view program, Remedy* remedy) {
                     "nsys export --type sqlite job.nsys-rep", "allocmark trace summary job.sqlite"};
 }
 
+// For an allocator that is a backend here: with its cache off, each request reaches the driver.
+void record_requests(const std::vector<std::string>& cache_off, std::string_view allocator,
+                     Remedy* remedy) {
+  remedy->record_title =
+      "To record the job's requests, with the cache off, and to replay them with it:";
+  remedy->record = cache_off;
+  remedy->record.insert(
+      remedy->record.end(),
+      {"nsys profile --cuda-memory-usage=true -o job python job.py",
+       "nsys export --type sqlite job.nsys-rep",
+       fmt::format("allocmark run --workload file:job.sqlite --allocator {}", allocator)});
+}
+
 void look_outside(Remedy* remedy) {
   remedy->record_title = "To see what else holds the card, and its limits, while the job runs:";
   remedy->record = {"nvidia-smi --query-gpu=memory.total,memory.used,memory.free --format=csv",
@@ -125,7 +138,7 @@ Remedy for_driver_pool(const Message& message, const Verdict& verdict) {
   return remedy;
 }
 
-Remedy for_bfc(const Verdict& verdict) {
+Remedy for_bfc(const Message& message, const Verdict& verdict) {
   Remedy remedy;
   if (verdict.cause == Cause::FragmentationPossible) {
     remedy.changes.push_back(
@@ -136,11 +149,17 @@ Remedy for_bfc(const Verdict& verdict) {
         "The limit is a share of the card: in JAX XLA_PYTHON_CLIENT_MEM_FRACTION (0.75 unless "
         "set). A larger one helps where the card has more.");
   }
-  record_driver_calls("python train.py", &remedy);
+  std::vector<std::string> cache_off = {"export XLA_PYTHON_CLIENT_ALLOCATOR=platform  # in JAX"};
+  std::string allocator = "bfc@xla-2026-09";
+  if (message.form->family == Family::Bfc) {
+    cache_off.emplace_back("export TF_GPU_ALLOCATOR=cuda_malloc_async  # in TensorFlow");
+    allocator += "  # in TensorFlow bfc@tf2.21";
+  }
+  record_requests(cache_off, allocator, &remedy);
   return remedy;
 }
 
-Remedy for_others(const Message& message) {
+Remedy for_others(const Message& message, const Verdict& verdict) {
   Remedy remedy;
   switch (message.form->family) {
     case Family::Ggml:
@@ -151,8 +170,11 @@ Remedy for_others(const Message& message) {
       break;
     case Family::Rmm:
       remedy.changes.push_back(
-          "Raise the pool's maximum size (PoolMemoryResource: maximum_pool_size) or the limit of "
-          "the limiting adaptor.");
+          verdict.cause == Cause::ProcessLimit
+              ? "Raise the pool's maximum size (PoolMemoryResource: maximum_pool_size) or the "
+                "limit of the limiting adaptor."
+              : "Less must be live, or what else holds the card must go. A pool helps where free "
+                "memory lies in pieces: PoolMemoryResource, or CudaAsyncMemoryResource.");
       remedy.record_title = "To record the requests:";
       remedy.record = {"rmm.enable_logging(log_file_name=\"rmm_log.csv\")",
                        "allocmark run --workload file:rmm_log.csv"};
@@ -160,7 +182,7 @@ Remedy for_others(const Message& message) {
     case Family::CuPy:
       remedy.changes.push_back(
           "The limit is cupy.get_default_memory_pool().set_limit, or CUPY_GPU_MEMORY_LIMIT.");
-      record_driver_calls("python job.py", &remedy);
+      record_requests({"cupy.cuda.set_allocator(None)  # first thing in job.py"}, "cupy", &remedy);
       break;
     case Family::OnnxRuntime:
       remedy.changes.push_back(
@@ -176,6 +198,13 @@ Remedy for_others(const Message& message) {
       remedy.changes.push_back(
           "What helps: max_model_len, max_num_seqs, gpu_memory_utilization, or more cards "
           "(tensor_parallel_size).");
+      break;
+    case Family::VllmPool:
+      remedy.changes.push_back(
+          "What helps: a smaller gpu_memory_utilization, and torch.cuda.empty_cache() in the "
+          "trainer before wake_up(); waking weights and cache one after the other (wake_up(tags=) "
+          "has both).");
+      look_outside(&remedy);
       break;
     case Family::Host:
       remedy.changes.push_back("The host needs more memory, or the job less of it.");
@@ -221,10 +250,10 @@ Remedy remedy_for(const Message& message, const Verdict& verdict) {
       break;
     case Family::Bfc:
     case Family::Xla:
-      remedy = for_bfc(verdict);
+      remedy = for_bfc(message, verdict);
       break;
     default:
-      remedy = for_others(message);
+      remedy = for_others(message, verdict);
       break;
   }
   if (remedy.last_line.empty()) remedy.last_line = last_line(verdict, remedy);

@@ -75,6 +75,7 @@ Verdict judge(const Message& message) {
       return judge_buffer(message);
     case Family::Summary:
       return judge_summary(message);
+    case Family::VllmPool:
     case Family::Host:
     case Family::NoFigures:
       return judge_without_figures(message);
