@@ -141,16 +141,6 @@ InterleavedRun bundled_turns(const BundleFiles& files) {
   return run;
 }
 
-RunFile bundled_run(const BundleFiles& files, const std::string& prefix, CellDetail detail) {
-  const std::string name = prefix + "results.jsonl";
-  RunFile run = parse_run_file(files.at(name).bytes(), name, detail);
-  const auto conditions = files.find(prefix + "conditions.json");
-  if (conditions != files.end()) {
-    add_conditions(conditions->second.whole(), conditions->first, &run.environment);
-  }
-  return run;
-}
-
 std::string timeline_name(const CellKey& key) { return fmt::format("timelines/{}.json", key.id()); }
 
 std::string bundle_readme() { return kReadme; }

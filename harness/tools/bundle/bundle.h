@@ -4,35 +4,17 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "base/stored_text.h"
+#include "harness/core/bundled/bundle_files.h"
 #include "results/compare/compare.h"
 #include "results/compare/interleaved.h"
-#include "results/run_file.h"
 #include "results/schema.h"
 #include "workloads/trace/archive.h"
 
 namespace allocmark {
-
-// The folder that every name in the archive begins with, and the bundle's own files in it.
-inline constexpr const char* kBundleFolder = "allocmark-bundle/";
-inline constexpr const char* kBundleManifest = "bundle.json";
-inline constexpr const char* kBundleHashes = "SHA256SUMS";
-inline constexpr const char* kBundleComparison = "comparison.json";
-// Of an A/B run: its plan and every process's result.
-inline constexpr const char* kBundleTurnsPlan = "interleaved.json";
-inline constexpr const char* kBundleRounds = "rounds.jsonl";
-
-// By name without the folder.
-using BundleFiles = std::map<std::string, StoredText>;
-
-// The raw run of a bundle ("" as prefix) or of its baseline ("base."), with what else went on
-// during it among its environment's warnings. Throws UsageError for what is no run.
-[[nodiscard]] RunFile bundled_run(const BundleFiles& files, const std::string& prefix,
-                                  CellDetail detail = CellDetail::Whole);
 
 struct BundleInput {
   std::string run = {};  // a results folder

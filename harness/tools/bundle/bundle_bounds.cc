@@ -13,8 +13,8 @@
 #include <fmt/format.h>
 
 #include "base/median.h"
+#include "harness/core/bundled/made_again.h"
 #include "harness/tools/bundle/bundle_rules.h"
-#include "harness/tools/bundle/made_again.h"
 #include "results/derived.h"
 #include "results/latency_histogram.h"
 

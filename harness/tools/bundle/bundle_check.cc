@@ -23,29 +23,6 @@ namespace fs = std::filesystem;
 constexpr std::array<std::string_view, 4> kOutcomeNames{"ok", "BROKEN", "not checked", "-"};
 constexpr std::size_t kShownMax = 10;
 
-TarContents read_folder(const std::string& path) {
-  TarContents contents;
-  std::uint64_t size_bytes = 0;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path)) {
-    const std::string name = kBundleFolder + entry.path().lexically_relative(path).string();
-    const fs::file_type type = entry.symlink_status().type();
-    if (type == fs::file_type::directory) {
-      contents.folders.push_back(name);
-    } else if (type != fs::file_type::regular) {
-      contents.others.push_back(name);
-    } else {
-      contents.files.push_back({name, StoredText::of_file(entry.path().string(), kBundleInput)});
-      size_bytes += contents.files.back().text.size_bytes();
-    }
-    if (size_bytes <= UnpackLimits().size_bytes_max) continue;
-    contents.damage = fmt::format("it holds more than {} bytes", UnpackLimits().size_bytes_max);
-    break;
-  }
-  std::sort(contents.files.begin(), contents.files.end(),
-            [](const StoredFile& a, const StoredFile& b) { return a.name < b.name; });
-  return contents;
-}
-
 void append_lines(std::string& out, const char* word, const std::vector<std::string>& lines) {
   for (std::size_t i = 0; i < std::min(lines.size(), kShownMax); ++i) {
     out += fmt::format("      {}{}\n", word, printable(lines[i]));
@@ -68,28 +45,6 @@ std::string share_not_checked(const CheckedRule& rule) {
 
 std::string_view to_string(RuleOutcome outcome) {
   return kOutcomeNames.at(static_cast<std::size_t>(outcome));
-}
-
-TarContents read_bundle(const std::string& path) {
-  if (fs::is_directory(path)) return read_folder(path);
-  if (!fs::exists(path)) {
-    throw FileError({.what = "there is no bundle of this name",
-                     .where = path,
-                     .wanted = "a file of 'allocmark bundle', or the folder it was unpacked to",
-                     .got = {},
-                     .next = "check the path"});
-  }
-  const bool known =
-      path.ends_with(".tar.zst") || path.ends_with(".tar.gz") || path.ends_with(".tar");
-  if (!known || !fs::is_regular_file(path)) {
-    throw UsageError({.what = "this is no bundle",
-                      .where = path,
-                      .wanted = "a file of 'allocmark bundle' (.tar.zst, .tar.gz or .tar), or the "
-                                "folder it was unpacked to",
-                      .got = "another kind of file",
-                      .next = "check the path"});
-  }
-  return read_tar(path, {});
 }
 
 BundleCheck check_bundle(TarContents contents, const std::string& version) {

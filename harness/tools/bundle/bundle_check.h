@@ -50,9 +50,6 @@ inline constexpr std::uint64_t kQuickEventsMax = 200'000;
 // Without simulating cells again.
 [[nodiscard]] BundleCheck check_bundle(TarContents contents, const std::string& version);
 
-// An archive, or the folder that one was unpacked to. Throws UsageError where the path is neither.
-[[nodiscard]] TarContents read_bundle(const std::string& path);
-
 [[nodiscard]] std::string render_check(const BundleCheck& check);
 [[nodiscard]] std::string render_check_json(const BundleCheck& check);
 

@@ -11,9 +11,9 @@
 
 #include "allocators/registry.h"
 #include "base/error.h"
+#include "harness/core/bundled/made_again.h"
 #include "harness/core/device/runtime_select.h"
 #include "harness/tools/bundle/bundle_rules.h"
-#include "harness/tools/bundle/made_again.h"
 #include "results/columns/columns.h"
 
 namespace allocmark {

@@ -26,8 +26,8 @@ std::vector<std::string> disturbances_of(const BundleView& view, const std::stri
   for (const std::string& warning : environment.warnings) {
     if (warning.starts_with(kOtherWorkWarning)) found.push_back(warning);
   }
-  const auto file = view.files.find(prefix + "conditions.json");
-  if (file == view.files.end()) return found;
+  const auto file = view.bundle.files.find(prefix + "conditions.json");
+  if (file == view.bundle.files.end()) return found;
   const Conditions conditions = conditions_from_json(file->second.whole(), file->first);
   found.insert(found.end(), conditions.warnings.begin(), conditions.warnings.end());
   for (const std::string& sentence : disturbances(conditions, environment.cpu_count)) {
@@ -68,7 +68,7 @@ void judge_run(const BundleView& view, const std::string& prefix, const RunFile&
   const bool many = static_cast<double>(differing.size()) >
                     kDifferingCellShareMax * static_cast<double>(measured_count);
   // The sides of an A/B run take turns, so what disturbs one disturbs the other.
-  if (!disturbed.empty() && many && !view.files.contains(kBundleRounds)) {
+  if (!disturbed.empty() && many && !view.bundle.files.contains(kBundleRounds)) {
     rule.outcome = RuleOutcome::Broken;
     rule.findings.push_back(fmt::format("{}; and passes differ in {} of {} cells, {:.0f} % may",
                                         disturbed.front(), differing.size(), measured_count,
@@ -95,8 +95,8 @@ void machine_quiet(const BundleView& view, CheckedRule& rule) {
   try {
     for (const StoredRun* run : runs_of(view)) {
       // Of an A/B run both sides were measured under those of the baseline.
-      const bool is_side = run->prefix.empty() && view.files.contains(kBundleRounds);
-      if (!is_side && !view.files.contains(run->prefix + "conditions.json")) {
+      const bool is_side = run->prefix.empty() && view.bundle.files.contains(kBundleRounds);
+      if (!is_side && !view.bundle.files.contains(run->prefix + "conditions.json")) {
         rule.reservations.push_back(fmt::format(
             "{}what else went on during the run is not known: there is no {}conditions.json",
             run->label, run->prefix));

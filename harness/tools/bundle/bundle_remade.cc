@@ -12,9 +12,9 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "harness/core/bundled/made_again.h"
 #include "harness/shell/pages/report_files.h"
 #include "harness/tools/bundle/bundle_rules.h"
-#include "harness/tools/bundle/made_again.h"
 #include "results/compare/compare_writers.h"
 #include "results/derived.h"
 
@@ -25,8 +25,8 @@ using Json = nlohmann::json;
 
 // "allocmark 1.2.3 (git abc)"; empty where bundle.json does not say.
 std::string made_by(const BundleView& view) {
-  const auto manifest = view.files.find(kBundleManifest);
-  if (manifest == view.files.end()) return "";
+  const auto manifest = view.bundle.files.find(kBundleManifest);
+  if (manifest == view.bundle.files.end()) return "";
   const Json json = parse_json(manifest->second.whole());
   const Json said = json.is_object() ? json.value("made_by", Json()) : Json();
   return said.is_string() ? said.get<std::string>() : "";
@@ -60,8 +60,8 @@ void differs(const BundleView& view, const Environment& maker, const std::string
 
 void must_equal(const BundleView& view, const std::string& name, const std::string& made_again,
                 CheckedRule& rule) {
-  const auto file = view.files.find(name);
-  if (file == view.files.end() || file->second.equals(made_again)) return;
+  const auto file = view.bundle.files.find(name);
+  if (file == view.bundle.files.end() || file->second.equals(made_again)) return;
   differs(view, name + " is not what its raw results give", rule);
 }
 
@@ -143,8 +143,8 @@ void tables_recomputed(const BundleView& view, CheckedRule& rule) {
   std::map<std::string, MadeText> made;
   make_report_files(view.run.file->environment, view.run.file->cells, view.run.whole,
                     [&](const std::string& name) -> TextSink {
-                      const auto file = view.files.find(name);
-                      const bool there = file != view.files.end();
+                      const auto file = view.bundle.files.find(name);
+                      const bool there = file != view.bundle.files.end();
                       if (there) made[name].stored = file->second;
                       made[name].there = there;
                       return [text = &made[name]](std::string_view piece) { text->take(piece); };
@@ -160,11 +160,11 @@ namespace {
 
 // What the maker of a comparison chose, and nobody can measure again.
 void say_who_decides(const BundleView& view, CheckedRule& rule) {
-  if (view.files.contains("policy.json")) {
+  if (view.bundle.files.contains("policy.json")) {
     rule.reservations.emplace_back(
         "policy.json says what counts as a change: its maker chose it, see what it leaves out");
   }
-  if (view.files.contains("calibration.json")) {
+  if (view.bundle.files.contains("calibration.json")) {
     rule.reservations.emplace_back(
         "calibration.json says how far apart two runs come: its runs are not in the bundle");
   }
@@ -173,18 +173,19 @@ void say_who_decides(const BundleView& view, CheckedRule& rule) {
 }  // namespace
 
 void verdicts_recomputed(const BundleView& view, CheckedRule& rule) {
-  if (!view.files.contains(kBundleComparison) && !view.files.contains("base.results.jsonl")) {
+  if (!view.bundle.files.contains(kBundleComparison) &&
+      !view.bundle.files.contains("base.results.jsonl")) {
     rule.outcome = RuleOutcome::NotApplicable;
     return;
   }
   if (!needs_run(view, rule)) return;
-  if (!view.files.contains("base.results.jsonl")) {
+  if (!view.bundle.files.contains("base.results.jsonl")) {
     rule.outcome = RuleOutcome::NotChecked;
     rule.findings.push_back("base.results.jsonl is missing");
     return;
   }
   try {
-    const Comparison verdicts = bundled_verdicts(view.files);
+    const Comparison verdicts = bundled_verdicts(view.bundle.files);
     must_equal(view, kBundleComparison, render_comparison_json(verdicts), rule);
     for (const std::string& fault : verdicts.faults) broken(rule, fault);
     say_who_decides(view, rule);

@@ -51,38 +51,11 @@ constexpr const char* kOptional[] = {"report.html",      "conditions.json", "bas
                                      "calibration.json", kBundleTurnsPlan,  kBundleRounds,
                                      kBundleComparison};
 
-// Those that are read a piece at a time, or not at all.
-constexpr std::string_view kLongFiles[] = {
-    "results.jsonl", "base.results.jsonl",    kBundleRounds, "report.html", "report.md",
-    "table.csv",     "google_benchmark.json", "table.txt",   "timelines/"};
-
-// Of a file of a bundle; others are read whole.
-std::uint64_t size_bytes_max(std::string_view name) {
-  const bool is_long = std::ranges::any_of(
-      kLongFiles, [&](std::string_view known) { return name.starts_with(known); });
-  return is_long ? kBundleInput.size_bytes_max : kPlanInput.size_bytes_max;
-}
-
-// Empty where the name may be unpacked: relative, plain, within the bundle's folder.
-std::string unsafe_reason(const std::string& name) {
-  if (name.empty()) return "an empty name";
-  if (name.front() == '/') return "an absolute path";
-  if (!name.starts_with(kBundleFolder)) return fmt::format("not in {}", kBundleFolder);
-  std::istringstream parts(name);
-  for (std::string part; std::getline(parts, part, '/');) {
-    if (part.empty() || part == "." || part == "..") return "a path that leads elsewhere";
-  }
-  const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char byte) {
-    return std::isalnum(byte) != 0 || byte == '.' || byte == '_' || byte == '-' || byte == '/';
-  });
-  return plain && name.back() != '/' ? "" : "characters that a name here never has";
-}
-
 // "<hash>  <name>" per line.
 std::map<std::string, std::string> listed_hashes(const BundleView& view) {
   std::map<std::string, std::string> hashes;
-  const auto file = view.files.find(kBundleHashes);
-  if (file == view.files.end()) return hashes;
+  const auto file = view.bundle.files.find(kBundleHashes);
+  if (file == view.bundle.files.end()) return hashes;
   std::istringstream lines(file->second.whole());
   for (std::string line; std::getline(lines, line);) {
     const bool sound = line.size() > 66 && line.substr(64, 2) == "  ";
@@ -93,11 +66,11 @@ std::map<std::string, std::string> listed_hashes(const BundleView& view) {
 }
 
 void archive_whole(const BundleView& view, CheckedRule& rule) {
-  if (!view.damage.empty()) broken(rule, view.damage);
+  if (!view.bundle.damage.empty()) broken(rule, view.bundle.damage);
 }
 
 void names_safe(const BundleView& view, CheckedRule& rule) {
-  for (const std::string& name : view.unsafe_names) broken(rule, name);
+  for (const std::string& name : view.bundle.unsafe_names) broken(rule, name);
 }
 
 void files_complete(const BundleView& view, CheckedRule& rule) {
@@ -106,16 +79,16 @@ void files_complete(const BundleView& view, CheckedRule& rule) {
     if (!hash.empty()) wanted.insert(name);
   }
   if (view.base.there) wanted.insert(kBundleComparison);
-  if (view.files.contains(kBundleComparison)) wanted.insert("base.results.jsonl");
-  if (view.files.contains(kBundleRounds)) wanted.insert(kBundleTurnsPlan);
-  if (view.files.contains(kBundleTurnsPlan)) wanted.insert(kBundleRounds);
+  if (view.bundle.files.contains(kBundleComparison)) wanted.insert("base.results.jsonl");
+  if (view.bundle.files.contains(kBundleRounds)) wanted.insert(kBundleTurnsPlan);
+  if (view.bundle.files.contains(kBundleTurnsPlan)) wanted.insert(kBundleRounds);
   if (view.run.plan && view.run.plan->timelines && view.run.file) {
     for (const CellResult& cell : view.run.file->cells) {
       if (is_measured(cell)) wanted.insert(timeline_name(cell.key));
     }
   }
   for (const std::string& name : wanted) {
-    if (!view.files.contains(name)) broken(rule, name + " is missing");
+    if (!view.bundle.files.contains(name)) broken(rule, name + " is missing");
   }
 }
 
@@ -128,9 +101,9 @@ bool is_timeline(const BundleView& view, const std::string& name) {
 }
 
 void files_known(const BundleView& view, CheckedRule& rule) {
-  for (const std::string& finding : view.too_large) broken(rule, finding);
+  for (const std::string& finding : view.bundle.too_large) broken(rule, finding);
   const auto hashes = listed_hashes(view);
-  for (const auto& [name, text] : view.files) {
+  for (const auto& [name, text] : view.bundle.files) {
     const bool named =
         std::ranges::count(kRequired, name) + std::ranges::count(kOptional, name) > 0;
     if (!named && !is_timeline(view, name)) broken(rule, name + " is no file of a bundle");
@@ -144,21 +117,21 @@ void hashes_match(const BundleView& view, CheckedRule& rule) {
   const auto hashes = listed_hashes(view);
   if (hashes.empty()) return broken(rule, "SHA256SUMS lists no file");
   for (const auto& [name, hash] : hashes) {
-    const auto file = view.files.find(name);
+    const auto file = view.bundle.files.find(name);
     if (hash.empty()) {
       broken(rule, "SHA256SUMS has a line that lists no file: " + name);
-    } else if (file != view.files.end() && sha256_of(file->second.bytes()) != hash) {
+    } else if (file != view.bundle.files.end() && sha256_of(file->second.bytes()) != hash) {
       broken(rule, name + " is not the file that was bundled");
     }
   }
 }
 
 void page_of_results(const BundleView& view, CheckedRule& rule) {
-  const auto page = view.files.find("report.html");
-  const auto results = view.files.find("results.jsonl");
-  if (page == view.files.end()) {
+  const auto page = view.bundle.files.find("report.html");
+  const auto results = view.bundle.files.find("results.jsonl");
+  if (page == view.bundle.files.end()) {
     rule.outcome = RuleOutcome::NotApplicable;
-  } else if (results == view.files.end() ||
+  } else if (results == view.bundle.files.end() ||
              page_results_hash(page->second) != sha256_of(results->second.bytes())) {
     broken(rule, "report.html was made from other results");
   }
@@ -215,37 +188,14 @@ StoredRun stored_run(const BundleFiles& files, const std::string& prefix) {
 }  // namespace
 
 BundleView view_bundle(TarContents contents, const CheckOptions& options) {
-  BundleView view{.damage = contents.damage, .options = options};
-  for (const std::string& name : contents.others) {
-    view.unsafe_names.push_back(name + ": a link or device, not a file");
-  }
-  for (std::string name : contents.folders) {
-    while (name.ends_with('/')) name.pop_back();
-    // The bundle's own folder is one, without anything behind its slash.
-    const std::string reason = unsafe_reason(name + "/x");
-    if (!reason.empty()) view.unsafe_names.push_back(name + ": " + reason);
-  }
-  for (StoredFile& file : contents.files) {
-    const std::string reason = unsafe_reason(file.name);
-    const std::string name =
-        reason.empty() ? file.name.substr(std::string(kBundleFolder).size()) : "";
-    if (!reason.empty()) {
-      view.unsafe_names.push_back(file.name + ": " + reason);
-    } else if (file.text.size_bytes() > size_bytes_max(name)) {
-      view.too_large.push_back(fmt::format("{} has {}, more than the {} that such a file has", name,
-                                           format_bytes(file.text.size_bytes()),
-                                           format_bytes(size_bytes_max(name))));
-    } else if (!view.files.try_emplace(name, std::move(file.text)).second) {
-      view.unsafe_names.push_back(file.name + ": is there twice");
-    }
-  }
-  view.run = stored_run(view.files, "");
-  view.base = stored_run(view.files, "base.");
+  BundleView view{.bundle = open_bundle(std::move(contents)), .options = options};
+  view.run = stored_run(view.bundle.files, "");
+  view.base = stored_run(view.bundle.files, "base.");
   view.base.label = "baseline: ";
   try {
     const bool has_turns =
-        view.files.contains(kBundleRounds) && view.files.contains(kBundleTurnsPlan);
-    if (has_turns && view.run.file && view.base.file) view.turns = bundled_turns(view.files);
+        view.bundle.files.contains(kBundleRounds) && view.bundle.files.contains(kBundleTurnsPlan);
+    if (has_turns && view.run.file && view.base.file) view.turns = bundled_turns(view.bundle.files);
     if (view.turns && view.turns->torn)
       view.turns_problem = "the last line of rounds.jsonl is cut short";
   } catch (const Error& error) {

@@ -33,10 +33,7 @@ struct StoredRun {
 
 // A bundle as the rules see it.
 struct BundleView {
-  std::string damage = {};                     // of the archive
-  std::vector<std::string> unsafe_names = {};  // "../x: leads out of the bundle"
-  std::vector<std::string> too_large = {};     // files that are longer than of their kind
-  BundleFiles files = {};                      // the other ones with safe names
+  OpenedBundle bundle = {};
   StoredRun run = {};
   StoredRun base = {};                       // of an A/B run: its side A
   std::optional<InterleavedRun> turns = {};  // of an A/B run

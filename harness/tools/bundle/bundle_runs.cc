@@ -282,8 +282,8 @@ void work_same(const BundleView& view, CheckedRule& rule) {
       check_work(cell, view.base.label, of_base, rule);
     }
   }
-  const auto manifest = view.files.find(kBundleManifest);
-  if (manifest == view.files.end()) return;
+  const auto manifest = view.bundle.files.find(kBundleManifest);
+  if (manifest == view.bundle.files.end()) return;
   const Json said = parse_json(manifest->second.whole());
   const Json wanted = parse_json(bundle_manifest("", view.run.file->cells));
   if (!said.is_object() || !said.contains("traces") || said["traces"] != wanted["traces"]) {

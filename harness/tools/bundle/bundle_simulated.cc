@@ -1,17 +1,13 @@
 // The rule 'cells-simulated': every cell of the run, of its baseline and of the rounds of an A/B
 // run is made again on the simulated GPU. What cannot be made again here is counted and said: it is
 // never taken for checked.
-#include <stdlib.h>
-
 #include <algorithm>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -19,38 +15,16 @@
 
 #include "base/error.h"
 #include "base/input_file.h"
+#include "harness/core/bundled/made_again.h"
+#include "harness/core/bundled/scratch_folder.h"
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/run/environment.h"
 #include "harness/tools/bundle/bundle_rules.h"
-#include "harness/tools/bundle/made_again.h"
 #include "results/derived.h"
 #include "results/json.h"
 
 namespace allocmark {
 namespace {
-
-namespace fs = std::filesystem;
-
-// Where timelines are made again.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string name = (fs::temp_directory_path() / "allocmark-check-XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  [[nodiscard]] std::string path_of(const CellKey& key) const {
-    return (fs::path(path_) / (key.id() + ".json")).string();
-  }
-
- private:
-  std::string path_;
-};
 
 // Of a simulated GPU the profile says everything.
 void check_simulated_gpu(const BundleView& view, const Environment& stored, CheckedRule& rule) {
@@ -173,15 +147,16 @@ class Simulation {
       std::erase_if(wanted, [](const Again& one) { return one.event_count > kQuickEventsMax; });
     }
     for (Again& one : wanted) {
-      const bool has_timeline = view_.files.contains(timeline_name(one.spec.key));
-      if (has_timeline) one.spec.timeline_path = scratch.path_of(one.spec.key);
+      const bool has_timeline = view_.bundle.files.contains(timeline_name(one.spec.key));
+      if (has_timeline) one.spec.timeline_path = scratch.path_of(one.spec.key.id() + ".json");
     }
     const TimeBudget budget(view_.options.seconds);
     simulate(wanted, budget);
     // Recording placements asks the driver, which shifts the noise of later calls; the first round
     // of an A/B run does so, and whether a run did is stored nowhere.
     std::vector<Again> differing = std::move(differing_);
-    for (Again& one : differing) one.spec.placements_path = scratch.path_of(one.spec.key) + ".txt";
+    for (Again& one : differing)
+      one.spec.placements_path = scratch.path_of(one.spec.key.id() + ".txt");
     simulate(differing, budget);
     say_what_is_left();
   }
@@ -240,7 +215,7 @@ class Simulation {
   static std::vector<std::string> differences_of(const StoredCell& stored,
                                                  const CellResult& result) {
     const CellResult& cell = stored.source->whole(stored.index);
-    if (cell.status != CellStatus::Skipped) return exact_differences(cell, result);
+    if (cell.status != CellStatus::Skipped) return differences(exact_numbers(cell, result));
     if (result.status == CellStatus::Skipped) return {};
     return {fmt::format("stored as skipped ({}), and simulated again it is {}", cell.reason,
                         to_string(result.status))};

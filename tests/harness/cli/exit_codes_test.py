@@ -65,6 +65,8 @@ ROWS = [
     ("1", "check {W}/run.tar", ""),
     ("2", "check {W}/good.csv", ""),
     ("6", "check {W}/none.tar", ""),
+    ("2", "reproduce {W}/good.csv", ""),
+    ("6", "reproduce {W}/none.tar", ""),
     ("0", QUALIFY, ""),
     ("1", QUALIFY, "SIMCUDA_GPU_FAULTS=0:leak_every=7"),
     ("1", QUALIFY, "SIMCUDA_GPU_FAULTS=0:remap_failed=1"),

@@ -1,4 +1,4 @@
-#include "harness/tools/bundle/made_again.h"
+#include "harness/core/bundled/made_again.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -40,8 +40,9 @@ using Json = nlohmann::json;
 constexpr std::size_t kCellsAtOnce = 2;
 
 // These load no library and start no program.
-constexpr std::array<std::string_view, 7> kOwnAllocators{
-    "null", "native", "async", "caching", "cub", "thrust_pool", "vmm_stitch"};
+constexpr std::array<std::string_view, 10> kOwnAllocators{
+    "null", "native",      "async",      "caching", "cub",
+    "bfc",  "thrust_pool", "vmm_stitch", "cupy",    "ggml_legacy"};
 
 // Exact on a simulated GPU. Warnings, latencies and times are not.
 constexpr const char* kExactFields[] = {"status",
@@ -170,15 +171,20 @@ std::string read_answer(int fd, const TimeBudget& budget) {
   return "";
 }
 
-using Differences = std::vector<std::string>;
+constexpr std::size_t kShownBytes = 60;
+
+using Numbers = std::vector<ExactAgain>;
 
 void compare_field(const Json& before, const Json& now, const std::string& name,
-                   const std::string& where, Differences& differences) {
+                   const std::string& where, Numbers& numbers) {
   const auto was = before.find(name);
   const auto is = now.find(name);
-  if (was == before.end() || is == now.end() || *was == *is) return;
-  differences.push_back(fmt::format("{}{}: stored {}, simulated again {}", where, name,
-                                    was->dump().substr(0, 60), is->dump().substr(0, 60)));
+  if (was == before.end() || is == now.end()) return;
+  const bool agrees = *was == *is;
+  numbers.push_back({.name = where + name,
+                     .stored = was->dump().substr(0, kShownBytes),
+                     .again = is->dump().substr(0, kShownBytes),
+                     .agrees = agrees});
 }
 
 bool is_exact_of_pass(std::string_view name) {
@@ -193,20 +199,43 @@ bool is_exact_of_class(std::string_view name) {
 
 // Of a list of objects the fields that are exact.
 void compare_rows(const Json& before, const Json& now, const std::string& list,
-                  bool (*is_exact)(std::string_view name), Differences& differences) {
+                  bool (*is_exact)(std::string_view name), Numbers& numbers) {
   const Json& stored = before.at(list);
   const Json& again = now.at(list);
   if (stored.size() != again.size()) {
-    differences.push_back(
-        fmt::format("{}: stored {}, simulated again {}", list, stored.size(), again.size()));
+    numbers.push_back({.name = list,
+                       .stored = std::to_string(stored.size()),
+                       .again = std::to_string(again.size())});
     return;
   }
   for (std::size_t row = 0; row < again.size(); ++row) {
     for (const auto& [name, value] : again[row].items()) {
       if (!is_exact(name)) continue;
-      compare_field(stored[row], again[row], name, fmt::format("{}[{}].", list, row), differences);
+      compare_field(stored[row], again[row], name, fmt::format("{}[{}].", list, row), numbers);
     }
   }
+}
+
+// What a server's requests would take with an allocator that costs nothing follows from the trace.
+void compare_requests(const Json& before, const Json& now, Numbers& numbers) {
+  const auto was = before.find("requests");
+  const auto is = now.find("requests");
+  if (was == before.end() || is == now.end()) return;
+  if (was->is_null() != is->is_null()) {
+    numbers.push_back({.name = "requests",
+                       .stored = was->is_null() ? "none" : "some",
+                       .again = is->is_null() ? "none" : "some"});
+  }
+  if (!was->is_object() || !is->is_object()) return;
+  for (const auto& [name, value] : is->items()) {
+    const bool exact = name.starts_with("ideal_") || name.ends_with("_count");
+    if (exact) compare_field(*was, *is, name, "requests.", numbers);
+  }
+}
+
+// What the device says of itself, where others may use it.
+bool is_of_device(std::string_view name) {
+  return name == "device_bytes_peak" || name == "residue_bytes";
 }
 
 bool is_path(std::string_view text) { return text.find('/') != std::string_view::npos; }
@@ -295,33 +324,33 @@ std::size_t simulate_again(
   return done;
 }
 
-std::vector<std::string> exact_differences(const CellResult& stored, const CellResult& again) {
+std::vector<ExactAgain> exact_numbers(const CellResult& stored, const CellResult& again) {
   const Json before = parse_json(to_json_line(stored));
   const Json now = parse_json(to_json_line(again));
-  Differences differences;
-  for (const char* name : kExactFields) compare_field(before, now, name, "", differences);
+  const bool simulated = is_simulated(stored.key.device);
+  Numbers numbers;
+  for (const char* name : kExactFields) {
+    if (simulated || !is_of_device(name)) compare_field(before, now, name, "", numbers);
+  }
   if (stored.rounded_bytes_peak) {
-    for (const char* name : kExactBounds) compare_field(before, now, name, "", differences);
+    for (const char* name : kExactBounds) compare_field(before, now, name, "", numbers);
   }
-  if (again.pass_count != stored.pass_count) return differences;
-  for (const char* name : kExactTimes) compare_field(before, now, name, "", differences);
-  compare_rows(before, now, "passes", is_exact_of_pass, differences);
-  compare_rows(before, now, "size_classes", is_exact_of_class, differences);
-  // What a server's requests would take with an allocator that costs nothing follows from the
-  // trace.
-  const auto was = before.find("requests");
-  const auto is = now.find("requests");
-  if (was == before.end() || is == now.end()) return differences;
-  if (was->is_null() != is->is_null()) differences.emplace_back("requests: only one side has them");
-  if (!was->is_object() || !is->is_object()) return differences;
-  for (const auto& [name, value] : is->items()) {
-    const auto old = was->find(name);
-    const bool exact = name.starts_with("ideal_") || name.ends_with("_count");
-    if (!exact || old == was->end() || *old == value) continue;
-    differences.push_back(fmt::format("requests.{}: stored {}, simulated again {}", name,
-                                      old->dump().substr(0, 60), value.dump().substr(0, 60)));
+  if (!simulated || again.pass_count != stored.pass_count) return numbers;
+  for (const char* name : kExactTimes) compare_field(before, now, name, "", numbers);
+  compare_rows(before, now, "passes", is_exact_of_pass, numbers);
+  compare_rows(before, now, "size_classes", is_exact_of_class, numbers);
+  compare_requests(before, now, numbers);
+  return numbers;
+}
+
+std::vector<std::string> differences(const std::vector<ExactAgain>& numbers) {
+  std::vector<std::string> lines;
+  for (const ExactAgain& number : numbers) {
+    if (number.agrees) continue;
+    lines.push_back(
+        fmt::format("{}: stored {}, simulated again {}", number.name, number.stored, number.again));
   }
-  return differences;
+  return lines;
 }
 
 }  // namespace allocmark

@@ -57,9 +57,20 @@ struct EventsAgain {
     const std::vector<CellSpec>& wanted, const std::string& program_path, const TimeBudget& budget,
     const std::function<void(std::size_t index, const CellResult& result)>& take);
 
-// The exact numbers in which `again` differs from what is stored: "oom_count: stored 0, simulated
-// again 12". Those of the modelled driver are among them where the passes were made again.
-[[nodiscard]] std::vector<std::string> exact_differences(const CellResult& stored,
-                                                         const CellResult& again);
+// A number that is stored and was found again here.
+struct ExactAgain {
+  std::string name = {};                // "oom_count", "passes[2].oom_count"
+  std::string stored = {}, again = {};  // as JSON, at most kShownBytes of it
+  bool agrees = false;
+};
+
+// Every exact number that both sides have. On a simulated GPU those of the modelled driver are
+// among them where as many passes were made; on a GPU only what the program and the allocator
+// decide.
+[[nodiscard]] std::vector<ExactAgain> exact_numbers(const CellResult& stored,
+                                                    const CellResult& again);
+
+// Those that differ: "oom_count: stored 0, simulated again 12".
+[[nodiscard]] std::vector<std::string> differences(const std::vector<ExactAgain>& numbers);
 
 }  // namespace allocmark

@@ -1,0 +1,75 @@
+// 'allocmark reproduce BUNDLE' runs a published run's cells here and says what agrees.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <cstdint>
+#include <string>
+
+#include <fmt/format.h>
+#include "base/own_process.h"
+#include "harness/shell/registry.h"
+#include "harness/tools/reproduce/reproduce.h"
+
+namespace allocmark {
+namespace {
+
+struct ReproduceCommand {
+  std::string bundle;  // an archive, a folder or a results file
+  std::string out;     // empty: the run of here is not kept
+  std::string format = "table";
+  std::uint32_t job_count = 0;
+  bool trusted = false;
+};
+
+void add_reproduce(CLI::App* app, ReproduceCommand* command) {
+  app->add_option(
+         "bundle", command->bundle,
+         "What 'allocmark bundle' wrote, the folder it was unpacked to, a run's folder, or "
+         "its results.jsonl")
+      ->required()
+      ->type_name("BUNDLE");
+  app->add_option("--jobs", command->job_count,
+                  "Cells at a time; default: all cores on a simulated device, 1 on a GPU")
+      ->check(CLI::Range(std::uint32_t{1}, std::uint32_t{1024}))
+      ->type_name("N");
+  app->add_flag("--trust", command->trusted,
+                "Open the trace files and load the libraries that the bundle names: for one of "
+                "your own");
+  app->add_option("-o,--out", command->out,
+                  "Keep the run of here in this folder, for 'compare' and 'report'; it must be new "
+                  "or empty")
+      ->type_name("DIR");
+  app->add_option("--format", command->format, "table or json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str()
+      ->type_name("F");
+  app->footer(
+      "\nAn exact number is the same in every run: failed requests, bytes, placements, counters, "
+      "and modelled times. A timed one has an interval in which a second run on the same machine "
+      "lies at 95 %.\n"
+      "Exit codes: 0 every exact number agrees, 1 one differs, 3 all that was run agrees and a "
+      "cell could not be run here.\n"
+      "\nExample:\n"
+      "  allocmark reproduce my-run.tar.zst\n");
+}
+
+ExitCode reproduce_command(const ReproduceCommand& command) {
+  const Reproduction made =
+      reproduce(read_published(command.bundle), {.program_path = own_program_path(),
+                                                 .folder = command.out,
+                                                 .job_count = command.job_count,
+                                                 .trusted = command.trusted});
+  fmt::print("{}",
+             command.format == "json" ? render_reproduction_json(made) : render_reproduction(made));
+  return exit_code_of(made);
+}
+
+}  // namespace
+
+extern const CommandEntry kReproduceCommand;
+constinit const CommandEntry kReproduceCommand{
+    "reproduce", "Run a published run's cells here and say what agrees",
+    [](CLI::App* app) { return bind_command(app, add_reproduce, reproduce_command); }};
+
+}  // namespace allocmark
