@@ -192,6 +192,7 @@ std::unique_ptr<EventSource> make_colocate(Parameters& parameters, std::uint64_t
   if (model.family != ModelFamily::Gpt2 && model.family != ModelFamily::Llama) {
     parameters.refuse_value("model", "a model that generates, gpt2 or llama", model.name);
   }
+  refuse_trained_only(parameters, model);
   ColocateConfig config;
   const auto number = [&](const char* key, std::uint64_t preset, std::uint64_t highest) {
     return parameters.number(key, {.preset = preset, .lowest = 1, .highest = highest});

@@ -123,12 +123,13 @@ Var weights_times_value(Tape& tape, Var weights, Var value, const AttentionSizes
   return out;
 }
 
-Var repeat_heads(Tape& tape, Var input, std::uint64_t repeats) {
+Var repeat_heads(Tape& tape, Var input, std::uint64_t repeats, bool is_one) {
   if (repeats == 1) return input;
   Node* node = tape.record(repeat_heads_backward, {&input});
   if (node != nullptr) node->sizes[0] = input.size_bytes();
-  Var out = tape.make(input.count * repeats, input.width);
-  out.heads_first = true;
+  Var out = is_one ? input : tape.make(input.count * repeats, input.width);
+  out.count = input.count * repeats;
+  out.heads_first = !is_one;
   tape.attach(node, &out);
   input.drop();
   return out;
@@ -272,6 +273,17 @@ Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
   bias.drop();
   tape.set_autocast(autocast);
   return out;
+}
+
+Var one_head(Tape& tape, Var input) {
+  Node* node = tape.record(
+      [](Tape&, Node&, Backprop& b) {
+        b.out[0] = {.tensor = b.gradient.tensor, .is_view = true, .layout = GradLayout::Tokens};
+      },
+      {&input});
+  tape.attach(node, &input);
+  input.heads_viewable = true;
+  return input;
 }
 
 Var split_heads(Tape& tape, Var input, bool viewable, bool copies) {

@@ -198,7 +198,7 @@ Var add(Tape& tape, Var left, Var right) {
 
 Var add_scalar(Tape& tape, Var input) { return elementwise(tape, std::move(input), pass_on, 0); }
 
-Var multiply(Tape& tape, Var left, Var right) {
+Var multiply(Tape& tape, Var left, Var right, bool is_row) {
   Node* node = tape.record(multiply_backward, {&left, &right});
   if (right.edge != kNoEdge) tape.save(node, 1, left.tensor);
   if (left.edge != kNoEdge) tape.save(node, 0, right.tensor);
@@ -208,7 +208,7 @@ Var multiply(Tape& tape, Var left, Var right) {
   if (node != nullptr) {
     node->sizes = {left.size_bytes(), right.size_bytes(), out.size_bytes()};
     // A weight is broadcast over rows: its gradient is a sum over them.
-    if (left.edge < kNoEdge || right.edge < kNoEdge) {
+    if (is_row || left.edge < kNoEdge || right.edge < kNoEdge) {
       node->sizes[4] = std::min(left.count, right.count);
       node->sizes[3] = out.count / node->sizes[4];
     }

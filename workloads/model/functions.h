@@ -14,7 +14,9 @@ namespace allocmark {
 [[nodiscard]] Var cast(Tape& tape, Var input, std::uint64_t width);  // the input itself if it fits
 [[nodiscard]] Var add(Tape& tape, Var left, Var right);              // the smaller one is broadcast
 [[nodiscard]] Var add_scalar(Tape& tape, Var input);
-[[nodiscard]] Var multiply(Tape& tape, Var left, Var right);  // likewise
+// Likewise. `is_row`: the smaller one is a row of weights that was computed, so that its gradient
+// is a sum over rows, as a parameter's.
+[[nodiscard]] Var multiply(Tape& tape, Var left, Var right, bool is_row = false);
 [[nodiscard]] Var multiply_scalar(Tape& tape, Var input);
 [[nodiscard]] Var divide_scalar(Tape& tape, Var input);
 [[nodiscard]] Var power(Tape& tape, Var input);  // by a constant exponent
@@ -92,7 +94,8 @@ struct AttentionSizes {
 // In the order batch, head, token.
 [[nodiscard]] Var weights_times_value(Tape& tape, Var weights, Var value,
                                       const AttentionSizes& sizes);
-[[nodiscard]] Var repeat_heads(Tape& tape, Var input, std::uint64_t repeats);
+// One head of keys is repeated without a copy (`is_one`).
+[[nodiscard]] Var repeat_heads(Tape& tape, Var input, std::uint64_t repeats, bool is_one = false);
 struct FusedAttentionShape {
   std::uint64_t query_count = 0;
   std::uint64_t key_count = 0;   // 0: as many as the queries make
@@ -115,6 +118,8 @@ void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k);
 // `viewable`: batched products can read it as it is. Where heads are apart already before they
 // change places with tokens (`copies` is false), the gradient keeps its order.
 [[nodiscard]] Var split_heads(Tape& tape, Var input, bool viewable, bool copies = true);
+// The same of a single head, which is in place whatever comes first.
+[[nodiscard]] Var one_head(Tape& tape, Var input);
 // Three views of a joint projection; their gradients are joined again.
 // `stacked`: the parts lie apart (unbind), so that their gradients are stacked, and then copied to
 // where the projection had them.

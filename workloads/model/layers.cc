@@ -23,6 +23,7 @@ Var Transformer::head_norm(Var projected, std::size_t weight) {
 }
 
 Var Transformer::norm_of_rows(Var hidden, std::size_t weight, std::uint64_t rows) {
+  if (setup_.model.gemma) return offset_norm_of_rows(hidden, weight, rows);
   const std::uint64_t width = hidden.width;
   hidden = cast(tape_, std::move(hidden), 4);
   Var variance = mean_of_rows(tape_, power(tape_, hidden), rows);
@@ -32,6 +33,16 @@ Var Transformer::norm_of_rows(Var hidden, std::size_t weight, std::uint64_t rows
   hidden.drop();
   variance.drop();
   return out;
+}
+
+// Gemma's: four bytes to the end.
+Var Transformer::offset_norm_of_rows(const Var& hidden, std::size_t weight, std::uint64_t rows) {
+  Var exact = cast(tape_, hidden, 4);
+  Var root = rsqrt(tape_, add_scalar(tape_, mean_of_rows(tape_, power(tape_, exact), rows)));
+  exact = multiply(tape_, exact, std::move(root));
+  Var scale = add_scalar(tape_, cast(tape_, tape_.parameter(weight), 4));
+  exact = multiply(tape_, exact, std::move(scale), true);
+  return cast(tape_, exact, hidden.width);
 }
 
 Var Transformer::adapted(const Var& input, const LinearWeights& weights, const Adapter& adapter) {
@@ -57,6 +68,9 @@ Var Transformer::product_of(Var input, const LinearWeights& weights, const Adapt
 }
 
 Var Transformer::heads(Var projected) {
+  if (projected.count == setup_.token_count() * setup_.model.head_width()) {
+    return one_head(tape_, std::move(projected));
+  }
   return split_heads(tape_, std::move(projected), viewable());
 }
 
@@ -67,8 +81,9 @@ Var Transformer::normed_heads(Var projected, std::size_t norm) {
 
 Var Transformer::rotated(const Var& input) {
   if (setup_.liger != LigerParts::None) return liger_rotated(tape_, input);
-  Var straight = multiply(tape_, input, cosine_);
-  Var turned = multiply(tape_, rotate_half(tape_, input), sine_);
+  const bool has_own = slides_ && setup_.model.gemma;
+  Var straight = multiply(tape_, input, has_own ? window_cosine_ : cosine_);
+  Var turned = multiply(tape_, rotate_half(tape_, input), has_own ? window_sine_ : sine_);
   return add(tape_, std::move(straight), std::move(turned));
 }
 
@@ -94,7 +109,7 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
         .query_rows = setup_.sequence,
         .repeats = repeats,
         .one_query = setup_.sequence == 1};
-    if (mask_.count != 0) {
+    if (block_mask().count != 0) {
       return masked_fused_attention(query, std::move(key), std::move(value), shape);
     }
     // No fused kernel takes grouped heads in four bytes.
@@ -114,14 +129,16 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
     }
     return fused_attention(tape_, query, key, value, shape);
   }
-  key = repeat_heads(tape_, std::move(key), repeats);
-  value = repeat_heads(tape_, std::move(value), repeats);
+  key = repeat_heads(tape_, std::move(key), repeats, has_one_key_head());
+  value = repeat_heads(tape_, std::move(value), repeats, has_one_key_head());
+  // Products of several sequences cannot read one head as many.
+  if (has_one_key_head() && repeats > 1) key.heads_viewable = value.heads_viewable = viewable();
   const AttentionSizes counts{.query_count = own.queries,
                               .key_count = own.keys,
                               .score_count = own.scores,
                               .viewable = viewable()};
   Var scores = multiply_scalar(tape_, query_times_key(tape_, query, key, counts));
-  if (mask_.count != 0) scores = add(tape_, std::move(scores), mask_);
+  if (block_mask().count != 0) scores = add(tape_, std::move(scores), block_mask());
   if (model.is_llama_like() || model.family == ModelFamily::Vit) {
     Var exact = softmax(tape_, setup_.is_half ? scores : cast(tape_, scores, 4));
     *weights = cast(tape_, std::move(exact), query.width);
@@ -158,10 +175,17 @@ Var Transformer::gpt2_attention(const LayerWeights& own, std::size_t index, cons
 Var Transformer::llama_attention(const LayerWeights& own, std::size_t index, const Var& input,
                                  Var* weights) {
   Var shared = into_parallel(input);
-  Var query =
-      normed_heads(adapted(shared, projection(own.query), own.query_adapter), own.query_norm);
-  Var key = normed_heads(adapted(shared, projection(own.key), own.key_adapter), own.key_norm);
+  Var query = adapted(shared, projection(own.query), own.query_adapter);
+  // Gemma norms heads after heads and tokens changed places.
+  const bool norms_last = setup_.model.gemma;
+  query = norms_last ? heads(std::move(query)) : normed_heads(std::move(query), own.query_norm);
+  Var key = adapted(shared, projection(own.key), own.key_adapter);
+  key = norms_last ? heads(std::move(key)) : normed_heads(std::move(key), own.key_norm);
   Var value = heads(adapted(shared, projection(own.value), own.value_adapter));
+  if (norms_last) {
+    query = head_norm(query, own.query_norm);
+    key = head_norm(key, own.key_norm);
+  }
   shared.drop();
   {
     Var turned_query = rotated(query);
@@ -243,10 +267,13 @@ Var Transformer::bert_layer(const LayerWeights& own, Var hidden) {
 }
 
 Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hidden) {
+  block_ = index;
+  slides_ = setup_.model.slides(index);
   Var residual = hidden;
   hidden = rms_norm(hidden, own.first_norm);
   Var weights;
   hidden = llama_attention(own, index, hidden, &weights);
+  if (setup_.model.gemma) hidden = rms_norm(hidden, own.attention_norm);
   hidden = add(tape_, residual, std::move(hidden));
   residual = hidden;
   hidden = into_parallel(rms_norm(hidden, own.second_norm));
@@ -261,6 +288,7 @@ Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hid
     Var product = is_fused ? liger_swiglu(tape_, std::move(gate), std::move(up))
                            : multiply(tape_, std::move(gate), std::move(up));
     hidden = out_of_layer(product_of(std::move(product), with_bias(own.down), own.down_adapter));
+    if (setup_.model.gemma) hidden = rms_norm(hidden, own.mlp_norm);
   }
   hidden = add(tape_, residual, std::move(hidden));
   residual.drop();

@@ -17,26 +17,32 @@ Var make_range(Tape& tape, std::uint64_t count) {
 
 }  // namespace
 
+// Are texts packed into sequences? Each token's text, told by positions that begin anew.
+Var Transformer::detect_packing() {
+  const std::uint64_t rows = setup_.token_count();
+  Var first = tape_.make(setup_.batch, 8);
+  Var joined = tape_.make(rows + setup_.batch, 8);
+  Var difference = tape_.make(rows, 8);
+  joined.drop();
+  Var differs = tape_.make(rows, 1);
+  Var sums = tape_.make(rows, 8);
+  {
+    const Var converted = tape_.make(rows, 8);
+    if (setup_.batch == 1) take_running_sum_scratch(tape_, rows);
+  }
+  differs.drop();
+  Var last = tape_.make(setup_.batch, 1);
+  Var all = tape_.make(1, 1);
+  last.drop();
+  all.drop();
+  for (Var* local : {&first, &difference}) local->drop();
+  return sums;
+}
+
 // The mask of eager attention: booleans of all pairs, then zeros and large negative numbers.
 Var Transformer::make_causal_mask(bool detects_packing) {
-  const std::uint64_t rows = setup_.token_count();
   if (detects_packing) {
-    Var first = tape_.make(setup_.batch, 8);
-    Var joined = tape_.make(rows + setup_.batch, 8);
-    Var difference = tape_.make(rows, 8);
-    joined.drop();
-    Var differs = tape_.make(rows, 1);
-    Var sums = tape_.make(rows, 8);
-    {
-      const Var converted = tape_.make(rows, 8);
-      if (setup_.batch == 1) take_running_sum_scratch(tape_, rows);
-    }
-    differs.drop();
-    Var last = tape_.make(setup_.batch, 1);
-    Var all = tape_.make(1, 1);
-    last.drop();
-    all.drop();
-    for (Var* local : {&first, &difference}) local->drop();
+    Var sums = detect_packing();
     // The last rank's two pieces of a sequence are neighbours; those of others look like packed
     // texts.
     const ParallelSetup& parallel = setup_.parallel;
@@ -90,6 +96,34 @@ Var Transformer::make_mask(std::uint64_t query_count, std::uint64_t key_count) {
   lowest.drop();
   zero.drop();
   allowed.drop();
+  return mask;
+}
+
+// Of blocks with a window: no keys further back than that, and none after the query.
+Var Transformer::make_window_mask() {
+  const std::uint64_t key_count = setup_.key_count();
+  const std::uint64_t pairs = setup_.sequence * key_count;
+  Var batches = tape_.make(setup_.batch, 8);
+  Var heads = tape_.make(1, 8);
+  Var queries = make_range(tape_, setup_.sequence);
+  Var keys = make_range(tape_, key_count);
+  Var mask = tape_.make(1, 1);
+  Var near;
+  {
+    const Var first = tape_.make(setup_.sequence, 8);
+    near = tape_.make(pairs, 1);
+  }
+  mask = tape_.make(pairs, 1);
+  near.drop();
+  {
+    const Var before = tape_.make(pairs, 1);
+    mask = tape_.make(pairs, 1);
+  }
+  if (!setup_.fused_attention) {
+    mask.count *= setup_.batch;
+    mask = mask_numbers(std::move(mask));
+  }
+  for (Var* gone : {&batches, &heads, &queries, &keys}) gone->drop();
   return mask;
 }
 
@@ -187,26 +221,55 @@ void Transformer::make_causal_masks() {
       mask_length_ > 0 && (setup_.key_count() > mask_length_ || setup_.sequence == 1);
   // Several tokens after others that are cached: attention has no mode for their triangle.
   const bool goes_on = setup_.sequence > 1 && setup_.key_count() > setup_.sequence;
+  const auto padding_mask = [&] {
+    return make_padding_mask({}, setup_.sequence, setup_.key_count(), true);
+  };
+  // Blocks with a window have one mask of their own, or the only one.
+  const auto share_mask = [&](const auto& make) {
+    window_mask_ = setup_.model.window_every > 0 ? make() : std::move(mask_);
+  };
   if (given_mask_ && setup_.fused_attention && (padded_ || is_longer || goes_on)) {
     prepare_padded_mask();
+    if (setup_.model.window > 0) share_mask(padding_mask);
     return;
   }
   if (given_mask_ && !setup_.fused_attention && padded_) {
     const Var allowed = tape_.make(setup_.batch * setup_.key_count(), 1);
-    mask_ = mask_numbers(make_padding_mask({}, setup_.sequence, setup_.key_count(), true));
+    const auto numbers = [&] { return mask_numbers(padding_mask()); };
+    mask_ = numbers();
+    if (setup_.model.window > 0) share_mask(numbers);
+    return;
+  }
+  const ModelShape& model = setup_.model;
+  const bool detects_packing = cache_ == nullptr && !given_mask_;
+  // Both kinds are made where blocks differ.
+  if (model.window == 0 || model.window_every > 0) {
+    if (given_mask_) check_given_mask();
+    mask_ = make_causal_mask(detects_packing);
+  }
+  if (model.window == 0) return;
+  if (!hides_beyond_window()) {
+    if (given_mask_) check_given_mask();
+    window_mask_ = make_causal_mask(detects_packing);
     return;
   }
   if (given_mask_) check_given_mask();
-  mask_ = make_causal_mask(cache_ == nullptr && !given_mask_);
+  if (detects_packing) static_cast<void>(detect_packing());
+  window_mask_ = make_window_mask();
 }
 
-Var Transformer::masked_fused_attention(const Var& query, Var key, Var value,
+Var Transformer::masked_fused_attention(Var query, Var key, Var value,
                                         const FusedAttentionShape& shape) {
-  key = repeat_heads(tape_, std::move(key), shape.repeats);
-  value = repeat_heads(tape_, std::move(value), shape.repeats);
+  key = repeat_heads(tape_, std::move(key), shape.repeats, has_one_key_head());
+  value = repeat_heads(tape_, std::move(value), shape.repeats, has_one_key_head());
+  if (tape_.autocast()) {
+    value = cast(tape_, std::move(value), tape_.narrow_bytes());
+    key = cast(tape_, std::move(key), tape_.narrow_bytes());
+    query = cast(tape_, std::move(query), tape_.narrow_bytes());
+  }
   Var zero = tape_.make(1, query.width);
   Var lowest = tape_.make(1, query.width);
-  Var bias = tape_.make(mask_.count, query.width);
+  Var bias = tape_.make(setup_.token_count() * setup_.key_count(), query.width);
   zero.drop();
   lowest.drop();
   FusedAttentionShape apart = shape;

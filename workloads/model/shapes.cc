@@ -9,7 +9,7 @@ using enum ModelFamily;
 
 // Columns: layers, hidden, heads, kv heads, ffn, vocabulary, positions, tied head; then size of a
 // head, experts and how many of them a token takes, image, patch; biases of q, k and v, norms of
-// heads (the Llama family's Qwen).
+// heads (the Llama family's Qwen); Gemma's blocks, its window, and which blocks have none.
 constexpr auto kShapes = std::to_array<ModelShape>({
     {"gpt2-124m", Gpt2, 12, 768, 12, 12, 3072, 50257, 1024, true},
     {"gpt2-355m", Gpt2, 24, 1024, 16, 16, 4096, 50257, 1024, true},
@@ -38,6 +38,14 @@ constexpr auto kShapes = std::to_array<ModelShape>({
     {"qwen3-32b", Llama, 64, 5120, 64, 8, 25600, 151936, 0, false, 128, 0, 0, 0, 0, false, true},
     {"qwen3-30b-a3b", Mixtral, 48, 2048, 32, 4, 768, 151936, 0, false, 128, 128, 8, 0, 0, false,
      true},
+    {"gemma-3-1b", Llama, 26, 1152, 4, 1,     6912, 262144, 0,   true,
+     256,          0,     0,  0,    0, false, true, true,   512, 6},
+    {"gemma-3-4b", Llama, 34, 2560, 8, 4,     10240, 262208, 0,    true,
+     256,          0,     0,  0,    0, false, true,  true,   1024, 6},
+    {"gemma-3-12b", Llama, 48, 3840, 16, 8,     15360, 262208, 0,    true,
+     256,           0,     0,  0,    0,  false, true,  true,   1024, 6},
+    {"gemma-3-27b", Llama, 62, 5376, 32, 16,    21504, 262208, 0,    true,
+     128,           0,     0,  0,    0,  false, true,  true,   1024, 6},
     {"mixtral-8x7b", Mixtral, 32, 4096, 32, 8, 14336, 32000, 0, false, 0, 8, 2},
     {"mixtral-8x22b", Mixtral, 56, 6144, 48, 8, 16384, 32768, 0, false, 0, 8, 2},
     {"vit-base", Vit, 12, 768, 12, 12, 3072, 1000, 197, false, 0, 0, 0, 224, 16},

@@ -39,6 +39,11 @@ struct ModelShape {
   std::uint64_t patch = 0;  // pixels of a square patch's side
   bool qkv_bias = false;    // Llama's kin: q, k and v have biases (Qwen 2)
   bool head_norms = false;  // Llama's kin: an RMSNorm of every head's query and key (Qwen 3)
+  // Llama's kin: embeddings are scaled, branches have a norm before and after, norms are in four
+  // bytes and their weight is an offset to one (Gemma 3).
+  bool gemma = false;
+  std::uint64_t window = 0;        // Llama's kin: tokens that a query sees, 0: all before it
+  std::uint64_t window_every = 0;  // each so-manyth block has no window, 0: all have it
 
   [[nodiscard]] std::uint64_t head_width() const {
     return head_size > 0 ? head_size : hidden / head_count;
@@ -47,6 +52,10 @@ struct ModelShape {
   [[nodiscard]] std::uint64_t kv_width() const { return head_width() * kv_head_count; }
   [[nodiscard]] bool is_llama_like() const {
     return family == ModelFamily::Llama || family == ModelFamily::Mixtral;
+  }
+  // Has block `index` a window?
+  [[nodiscard]] bool slides(std::uint64_t index) const {
+    return window > 0 && (window_every == 0 || (index + 1) % window_every != 0);
   }
   [[nodiscard]] bool has_qwen_parts() const { return qkv_bias || head_norms; }
   // Are there token ids to go on with, one at a time?

@@ -31,7 +31,7 @@ Var Transformer::enter(Var hidden) {
   const Var raw = tape_.make(setup_.sequence, 8);
   positions_ = tape_.make(setup_.sequence, 8).tensor;
   mask_ = make_causal_mask(cache_ == nullptr);
-  if (setup_.model.family == ModelFamily::Llama) make_rotary(setup_.wide_bytes);
+  if (setup_.model.family == ModelFamily::Llama) make_rotaries();
   return hidden;
 }
 
@@ -57,8 +57,10 @@ Var Transformer::attend(const Var& query, Var key, Var value, Var* weights) {
   if (!setup_.recomputes_attention) {
     return attend_core(query, std::move(key), std::move(value), weights);
   }
-  tape_.begin_segment({.first_layer = 0, .layer_count = 0, .inputs = {query, key, value}});
-  if (!setup_.parallel.splits_sequences()) tape_.hold(mask_.tensor);
+  tape_.begin_segment({.first_layer = static_cast<std::uint32_t>(block_),
+                       .layer_count = 0,
+                       .inputs = {query, key, value}});
+  if (!setup_.parallel.splits_sequences()) tape_.hold(block_mask().tensor);
   Var out = attend_core(query, std::move(key), std::move(value), weights);
   tape_.end_segment();
   return out;
@@ -77,6 +79,7 @@ Var Transformer::recompute(const SegmentInput& segment) {
     out = megatron_->attention_core(segment.inputs[0]);
   } else {
     Var weights;
+    slides_ = setup_.model.slides(segment.first_layer);
     out = attend_core(segment.inputs[0], segment.inputs[1], segment.inputs[2], &weights);
   }
   tape_.end_autocast();

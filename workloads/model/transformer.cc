@@ -31,14 +31,14 @@ void Transformer::set_lengths(std::uint64_t batch, std::uint64_t sequence, std::
   if (tower_) tower_->set_lengths(batch, setup_.vision.positions, 0);
 }
 
-void Transformer::make_rotary(std::uint64_t width) {
+std::array<Var, 2> Transformer::make_rotary(std::uint64_t width) {
   // Positions that the caller gives are each sequence's own.
   const std::uint64_t batch = given_positions_ ? setup_.batch : 1;
   const std::uint64_t half = setup_.model.head_width() / 2;
   const std::uint64_t count = batch * setup_.sequence * half * 2;
   Var frequencies;
   // Qwen casts them before it expands them over the batch.
-  const bool is_qwen = setup_.model.has_qwen_parts();
+  const bool is_qwen = setup_.model.has_qwen_parts() && !setup_.model.gemma;
   if (parameter_bytes() != 4) frequencies = tape_.make((is_qwen ? 1 : batch) * half, 4);
   Var positions = tape_.make(batch * setup_.sequence, 4);
   Var angles = tape_.make(batch * setup_.sequence * half, 4);
@@ -50,14 +50,25 @@ void Transformer::make_rotary(std::uint64_t width) {
   };
   Var cosine = scaled();
   Var sine = scaled();
-  cosine_ = cast(tape_, cosine, width);
-  sine_ = cast(tape_, sine, width);
+  std::array<Var, 2> out = {cast(tape_, cosine, width), cast(tape_, sine, width)};
   frequencies.drop();
   positions.drop();
   angles.drop();
   both.drop();
   cosine.drop();
   sine.drop();
+  return out;
+}
+
+// Gemma's blocks with a window turn by other frequencies.
+void Transformer::make_rotaries() {
+  const auto make = [&](Var* cosine, Var* sine) {
+    std::array<Var, 2> made = make_rotary(setup_.wide_bytes);
+    *cosine = std::move(made[0]);
+    *sine = std::move(made[1]);
+  };
+  make(&cosine_, &sine_);
+  if (setup_.model.gemma) make(&window_cosine_, &window_sine_);
 }
 
 Var Transformer::embed(const Tensor& tokens) {
@@ -90,6 +101,7 @@ Var Transformer::embed(const Tensor& tokens) {
   const bool has_masks = mask_length_ > 0;
   if (has_masks) make_causal_masks();
   words_ = out_of_parallel(embedding(tape_, tokens, rows, word_table_, model.hidden));
+  if (model.gemma) words_ = multiply_scalar(tape_, std::move(words_));
   if (conditions_.images) words_ = with_images(std::move(words_));
   if (!given_positions_) {
     const Var raw = tape_.make(setup_.sequence, 8);
@@ -102,7 +114,7 @@ Var Transformer::embed(const Tensor& tokens) {
   }
   if (model.is_llama_like()) {
     if (!has_masks) make_causal_masks();
-    make_rotary(setup_.wide_bytes);
+    make_rotaries();
     return words_;
   }
   position_rows_ = embedding(tape_, positions_, given_positions_ ? rows : setup_.sequence,
@@ -160,9 +172,10 @@ void Transformer::hold_inputs(const Var& hidden) {
 
 std::vector<Tensor> Transformer::shared_inputs() const {
   std::vector<Tensor> inputs;
-  for (const Tensor& held : {mask_.tensor, sine_.tensor, cosine_.tensor, positions_,
-                             position_bias_[0].tensor, position_bias_[1].tensor, condition_.tensor,
-                             cross_bias_.tensor, cross_mask_.tensor, encoded_.tensor}) {
+  for (const Tensor& held :
+       {mask_.tensor, sine_.tensor, cosine_.tensor, window_mask_.tensor, window_sine_.tensor,
+        window_cosine_.tensor, positions_, position_bias_[0].tensor, position_bias_[1].tensor,
+        condition_.tensor, cross_bias_.tensor, cross_mask_.tensor, encoded_.tensor}) {
     if (held) inputs.push_back(held);
   }
   return inputs;
@@ -221,7 +234,8 @@ void Transformer::drop_locals() {
   image_mask_.reset();
   // BERT's goes first; generate() keeps its own until it makes the next.
   if (setup_.model.family == ModelFamily::Bert) mask_.drop();
-  for (Var* local : {&words_, &position_rows_, &mask_, &sine_, &cosine_}) {
+  for (Var* local : {&words_, &position_rows_, &mask_, &sine_, &cosine_, &window_mask_,
+                     &window_sine_, &window_cosine_}) {
     if (local != &mask_ || mask_length_ == 0) local->drop();
   }
 }

@@ -122,7 +122,8 @@ class Transformer {
   struct LayerWeights {
     std::size_t query = 0, key = 0, value = 0, output = 0, gate = 0, up = 0, down = 0;
     std::size_t first_norm = 0, second_norm = 0;
-    std::size_t query_norm = 0, key_norm = 0;  // Qwen 3: of every head
+    std::size_t query_norm = 0, key_norm = 0;      // Qwen 3: of every head
+    std::size_t attention_norm = 0, mlp_norm = 0;  // Gemma: of what a branch gives
     std::size_t modulation = 0;     // DiT: six rows of each image from its time and class
     std::size_t position_bias = 0;  // T5: the table of the first block
     std::size_t router = 0;         // Mixtral; `gate` is then gate and up of all experts
@@ -166,6 +167,10 @@ class Transformer {
   [[nodiscard]] Sizes sizes() const;
   // With one sequence or one token, heads and tokens change places without a copy.
   [[nodiscard]] bool viewable() const { return setup_.batch == 1 || setup_.sequence == 1; }
+  // Of keys and values, on this rank.
+  [[nodiscard]] bool has_one_key_head() const {
+    return setup_.model.kv_head_count == setup_.parallel.tensor;
+  }
   void make_layer_parameters();
   void make_adapters();
   void check_given_mask();
@@ -175,16 +180,26 @@ class Transformer {
   void make_bidirectional_mask();
   [[nodiscard]] Var make_padding_mask(const Tensor& allowed, std::uint64_t query_count,
                                       std::uint64_t key_count, bool causal);
-  [[nodiscard]] Var masked_fused_attention(const Var& query, Var key, Var value,
+  [[nodiscard]] Var masked_fused_attention(Var query, Var key, Var value,
                                            const FusedAttentionShape& shape);
   void make_causal_masks();
+  [[nodiscard]] Var detect_packing();
   [[nodiscard]] Var make_causal_mask(bool detects_packing);
   [[nodiscard]] Var make_packed_mask(Var packed);
   [[nodiscard]] Var make_mask(std::uint64_t queries, std::uint64_t keys);
-  void make_rotary(std::uint64_t width);
+  [[nodiscard]] Var make_window_mask();
+  // Does a block with a window need a mask for it? Eager attention has one anyway.
+  [[nodiscard]] bool hides_beyond_window() const {
+    return !setup_.fused_attention || setup_.key_count() >= setup_.model.window;
+  }
+  [[nodiscard]] const Var& block_mask() const { return slides_ ? window_mask_ : mask_; }
+  // Cosines and sines of all positions.
+  [[nodiscard]] std::array<Var, 2> make_rotary(std::uint64_t width);
+  void make_rotaries();
   [[nodiscard]] Var rms_norm(Var hidden, std::size_t weight);
   [[nodiscard]] Var head_norm(Var projected, std::size_t weight);
   [[nodiscard]] Var norm_of_rows(Var hidden, std::size_t weight, std::uint64_t rows);
+  [[nodiscard]] Var offset_norm_of_rows(const Var& hidden, std::size_t weight, std::uint64_t rows);
   [[nodiscard]] Var adapted(const Var& input, const LinearWeights& weights, const Adapter& adapter);
   [[nodiscard]] Var product_of(Var input, const LinearWeights& weights, const Adapter& adapter);
   [[nodiscard]] Var heads(Var projected);
@@ -272,6 +287,8 @@ class Transformer {
   Tensor padded_mask_;
   std::uint64_t routing_seed_ = 0;
   std::uint64_t forward_index_ = 0;
+  std::size_t block_ = 0;  // a Llama's, that runs
+  bool slides_ = false;    // it has a window
   std::size_t word_table_ = 0, position_table_ = 0, type_table_ = 0, embedding_norm_ = 0;
   std::size_t input_leaf_ = 0;  // adapters: the embedding's output asks for a gradient itself
   std::size_t final_norm_ = 0, head_ = 0, head_bias_ = 0;
@@ -286,7 +303,8 @@ class Transformer {
   std::vector<Tensor>* kept_outputs_ = nullptr;
   // Local variables of the model's forward.
   Var words_, position_rows_, mask_, cosine_, sine_;
-  std::array<Var, 2> position_bias_;  // T5's encoder's, decoder's
+  Var window_mask_, window_cosine_, window_sine_;  // of blocks with a window
+  std::array<Var, 2> position_bias_;               // T5's encoder's, decoder's
   Var cross_bias_, cross_mask_, encoded_;
   Tensor positions_, decoder_tokens_;
   Conditions conditions_;

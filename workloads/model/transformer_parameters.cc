@@ -100,7 +100,9 @@ void Transformer::make_layer_parameters() {
       own.down = matrix(model.ffn / ranks, h);
     }
     if (model.is_llama_like()) own.first_norm = norm();
+    if (model.gemma) own.attention_norm = norm();
     own.second_norm = norm();
+    if (model.gemma) own.mlp_norm = norm();
   }
   layers_.push_back(own);
   layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
@@ -134,7 +136,9 @@ void Transformer::make_parameters() {
   if (model.family != ModelFamily::Bert && is_last) final_norm_ = add_weight(h);
   if (model.family == ModelFamily::Gpt2 && is_last) static_cast<void>(add_weight(h));
   if (model.is_llama_like()) {
-    for (int i = 0; i < 2; ++i) {  // inverse frequencies, twice
+    // Inverse frequencies, twice; Gemma's scale of the embeddings, and other frequencies.
+    if (model.gemma) buffers_.push_back(tape_.allocate(parameter_bytes(), TensorKind::Unknown));
+    for (int i = 0; i < (model.gemma ? 4 : 2); ++i) {
       buffers_.push_back(
           tape_.allocate(model.head_width() / 2 * parameter_bytes(), TensorKind::Unknown));
     }

@@ -135,6 +135,7 @@ InferConfig read_infer_config(Parameters& parameters) {
     parameters.refuse_value("model", "a model that encodes or generates; DiT is only trained",
                             setup.model.name);
   }
+  refuse_trained_only(parameters, setup.model);
   setup.training = false;
   setup.autocast = false;
   const std::vector<std::string> weight_bits = {"none", "nf4", "int8", "int4"};

@@ -64,6 +64,14 @@ ModelShape read_model_shape(Parameters& parameters) {
   return model;
 }
 
+void refuse_trained_only(Parameters& parameters, const ModelShape& model) {
+  if (model.window == 0) return;
+  parameters.refuse_value("model",
+                          "a model without windows of attention: their cache of keys and values is "
+                          "shorter, and only 'train' has such blocks",
+                          model.name);
+}
+
 void read_draft_shape(Parameters& parameters, ModelShape* draft) {
   const auto number = [&](const char* key, std::uint64_t preset, std::uint64_t highest) {
     return parameters.number(key, {.preset = preset, .lowest = 1, .highest = highest});

@@ -14,6 +14,9 @@ namespace allocmark {
 // heads do not divide what they must.
 [[nodiscard]] ModelShape read_model_shape(Parameters& parameters);
 
+// Throws UsageError where only training has the model's blocks.
+void refuse_trained_only(Parameters& parameters, const ModelShape& model);
+
 // The dimensions of a draft model: keys draft_layers, draft_hidden, draft_heads, draft_kv_heads,
 // draft_ffn; its own where they are not given.
 void read_draft_shape(Parameters& parameters, ModelShape* draft);

@@ -380,6 +380,7 @@ std::unique_ptr<EventSource> make_serve(Parameters& parameters, std::uint64_t se
     parameters.refuse_value("model", "a decoder of the families gpt2, llama and mixtral, or bert",
                             model.name);
   }
+  refuse_trained_only(parameters, model);
   const std::uint64_t ranks = read_tensor_ranks(parameters, &model);
   const ServeConfig config = read_serve_config(parameters, model, ranks);
   return make_generated<Server>(parameters, {.name = "serve-" + parameters.variant(), .seed = seed},

@@ -9,6 +9,20 @@
 
 namespace allocmark {
 
+// Blocks whose attention sees only the last tokens, and where there are others between them.
+void read_windows(Parameters& parameters, TrainConfig* config) {
+  ModelShape& model = config->setup.model;
+  if (model.family != ModelFamily::Llama || config->is_megatron()) return;
+  model.window =
+      parameters.number("window", {.preset = model.window, .lowest = 0, .highest = 1 << 20});
+  model.window_every = parameters.number(
+      "window_every", {.preset = model.window_every, .lowest = 0, .highest = 1024});
+  if (model.window == 0) return;
+  const ParallelSetup& parallel = config->setup.parallel;
+  if (!parallel.splits_sequences() && parallel.pipeline == 1) return;
+  parameters.refuse_value("window", "0 where cp or pp is above 1", model.window);
+}
+
 // Hand-written linear layers over torch._scaled_mm, without biases.
 void read_products(Parameters& parameters, TrainConfig* config) {
   TransformerSetup& setup = config->setup;
@@ -36,7 +50,8 @@ void read_products(Parameters& parameters, TrainConfig* config) {
 // Liger-Kernel's operators, in place of transformers' own.
 void read_liger(Parameters& parameters, TrainConfig* config) {
   TransformerSetup& setup = config->setup;
-  if (setup.model.family != ModelFamily::Llama || config->is_megatron()) return;
+  const bool is_llama = setup.model.family == ModelFamily::Llama && !setup.model.gemma;
+  if (!is_llama || config->is_megatron()) return;
   const std::vector<std::string> names = {"none", "blocks", "all"};
   const std::size_t kind = parameters.choice("liger", names);
   setup.liger = static_cast<LigerParts>(kind);
@@ -55,7 +70,8 @@ void read_liger(Parameters& parameters, TrainConfig* config) {
 // LLaVA: a ViT whose patches stand in the text, one image for each sequence.
 void read_vision(Parameters& parameters, TrainConfig* config) {
   TransformerSetup& setup = config->setup;
-  if (setup.model.family != ModelFamily::Llama || config->is_megatron()) return;
+  const bool is_llama = setup.model.family == ModelFamily::Llama && !setup.model.gemma;
+  if (!is_llama || config->is_megatron()) return;
   const std::string name = read_vision_model(parameters, &setup);
   if (name.empty()) return;
   setup.vision_frozen = read_switch(parameters, "vision_frozen", true);

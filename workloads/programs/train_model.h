@@ -1,5 +1,5 @@
-// Keys of generator train that change what a Llama is made of: products in float8, Liger-Kernel's
-// operators, a ViT that sees images.
+// Keys of generator train that change what a Llama is made of: windows of attention, products in
+// float8, Liger-Kernel's operators, a ViT that sees images.
 #pragma once
 
 #include "workloads/programs/train_options.h"
@@ -7,6 +7,7 @@
 namespace allocmark {
 
 // After precision, parallel ranks, checkpoints and adapters, which these keys may contradict.
+void read_windows(Parameters& parameters, TrainConfig* config);
 void read_products(Parameters& parameters, TrainConfig* config);
 void read_liger(Parameters& parameters, TrainConfig* config);
 void read_vision(Parameters& parameters, TrainConfig* config);

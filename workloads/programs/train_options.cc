@@ -71,7 +71,8 @@ void read_implementation(Parameters& parameters, TransformerSetup* setup) {
   if (setup->implementation == Implementation::Megatron && family != ModelFamily::Gpt2 &&
       !is_llama) {
     parameters.refuse_text("implementation",
-                           "transformers for BERT, Qwen, Mixtral, T5 and ViT models", names[kind]);
+                           "transformers for BERT, Qwen, Gemma, Mixtral, T5 and ViT models",
+                           names[kind]);
   }
   if (setup->implementation == Implementation::Timm && family != ModelFamily::Vit) {
     parameters.refuse_text("implementation", "transformers, or timm for ViT models", names[kind]);
@@ -344,6 +345,7 @@ TrainConfig read_train_config(Parameters& parameters) {
   read_micro_batches(parameters, &config);
   read_checkpoint(parameters, &config);
   read_lora(parameters, &config);
+  read_windows(parameters, &config);
   read_products(parameters, &config);
   read_liger(parameters, &config);
   read_vision(parameters, &config);

@@ -67,7 +67,7 @@ TEST_CASE("a config of the model that a generator names gives that model's trace
 }
 
 TEST_CASE("a family that no generator has is named with what is missing") {
-  const std::string gemma = refusal_of_config(R"({"model_type": "gemma3"})");
+  const std::string gemma = refusal_of_config(R"({"model_type": "gemma2"})");
   CHECK(mentions(gemma, "four norms a block"));
   CHECK(mentions(gemma, "record_without_gpu"));
   CHECK(mentions(refusal_of_config(R"({"model_type": "deepseek_v3"})"), "latent attention"));
@@ -81,14 +81,69 @@ TEST_CASE("what is no config says so, and so does a number that is missing") {
                  "num_hidden_layers"));
 }
 
-TEST_CASE("a sliding window is left out, and said to be") {
-  const ModelConfig mistral = read_model_config(
-      R"({"model_type": "mistral", "hidden_size": 4096, "num_hidden_layers": 32,
-      "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
-      "vocab_size": 32000, "sliding_window": 4096})",
+TEST_CASE("a sliding window is a key, in the rule by which blocks have it") {
+  const auto model_of = [](const std::string& type, const std::string& more) {
+    return read_model_config(R"({"model_type": ")" + type + R"(", "hidden_size": 4096,
+      "num_hidden_layers": 4, "num_attention_heads": 32, "num_key_value_heads": 8,
+      "intermediate_size": 14336, "vocab_size": 32000)" +
+                                 more + "}",
+                             "config.json");
+  };
+  const auto keys_of = [&](const std::string& type, const std::string& more) {
+    const ModelConfig model = model_of(type, more);
+    CHECK(model.notes.empty());
+    const std::size_t at = model.head.find(",window=");
+    return at == std::string::npos ? "" : model.head.substr(at);
+  };
+  CHECK(keys_of("mistral", R"(, "sliding_window": 4096)") == ",window=4096,window_every=0");
+  // The class presets it; null is none.
+  CHECK(keys_of("mistral", "") == ",window=4096,window_every=0");
+  CHECK(keys_of("mistral", R"(, "sliding_window": null)").empty());
+  CHECK(keys_of("qwen2", R"(, "sliding_window": 512)").empty());
+  const std::string asked = R"(, "sliding_window": 512, "use_sliding_window": true)";
+  CHECK(keys_of("qwen2", asked + R"(, "max_window_layers": 4)").empty());
+  CHECK(keys_of("qwen2", asked + R"(, "max_window_layers": 0)") == ",window=512,window_every=0");
+  CHECK(keys_of("qwen3", asked + R"(, "layer_types": ["sliding_attention", "full_attention",
+      "sliding_attention", "full_attention"])") == ",window=512,window_every=2");
+  // Blocks in no such rule.
+  for (const std::string more : {R"(, "max_window_layers": 2)", R"(, "layer_types":
+      ["full_attention", "sliding_attention", "full_attention", "full_attention"])"}) {
+    const ModelConfig qwen = model_of("qwen2", asked + more);
+    REQUIRE(qwen.notes.size() == 1);
+    CHECK(mentions(qwen.notes.front(), "sliding_window=512 is left out"));
+  }
+}
+
+TEST_CASE("a Gemma 3 that sees images is taken by its text, and the tower counted") {
+  // What google/gemma-3-4b-pt says, and the class presets the rest.
+  const ModelConfig gemma = read_model_config(
+      R"({"model_type": "gemma3", "text_config": {"hidden_size": 2560,
+      "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34,
+      "sliding_window": 1024}, "vision_config": {"hidden_size": 1152, "image_size": 896,
+      "intermediate_size": 4304, "model_type": "siglip_vision_model", "num_attention_heads": 16,
+      "num_hidden_layers": 27, "patch_size": 14}})",
       "config.json");
-  REQUIRE(mistral.notes.size() == 1);
-  CHECK(mentions(mistral.notes.front(), "sliding_window=4096"));
+  CHECK(gemma.head ==
+        "gemma-3-1b,layers=34,hidden=2560,heads=8,kv_heads=4,ffn=10240,vocabulary=262208,"
+        "head_size=256,tied=1,window=1024,window_every=6");
+  REQUIRE(gemma.notes.size() == 1);
+  // 4,300,079,472 published parameters less the text's 3,880,263,168.
+  CHECK(mentions(gemma.notes.front(), "419816304 parameters"));
+  CHECK(head_of(R"({"model_type": "gemma3_text", "sliding_window": null})").ends_with("window=0"));
+}
+
+TEST_CASE("windows are left out of workloads that keep a cache, and said to be") {
+  const TemporaryFolder folder;
+  const std::string path =
+      folder.write("config.json", R"({"model_type": "mistral", "hidden_size": 4096,
+      "num_hidden_layers": 4, "num_attention_heads": 32, "num_key_value_heads": 8,
+      "intermediate_size": 14336, "vocab_size": 32000, "sliding_window": 4096})");
+  std::vector<std::string> notes;
+  CHECK(mentions(with_model_config("train:" + path, &notes), "window=4096,window_every=0"));
+  CHECK(notes.empty());
+  CHECK(!mentions(with_model_config("serve:" + path, &notes), "window"));
+  REQUIRE(notes.size() == 1);
+  CHECK(mentions(notes.front(), "window=4096 is left out"));
 }
 
 TEST_CASE("what no key says is named with what it amounts to") {

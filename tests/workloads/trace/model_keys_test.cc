@@ -14,8 +14,9 @@ using namespace allocmark;
 namespace {
 
 // A family each, and what makes them small enough to be made at once.
-constexpr std::array kModels = {"gpt2-124m", "bert-base",    "llama-3-8b", "qwen2.5-0.5b",
-                                "qwen3-8b",  "mixtral-8x7b", "vit-base",   "t5-small"};
+constexpr std::array kModels = {"gpt2-124m",    "bert-base",  "llama-3-8b",
+                                "qwen2.5-0.5b", "gemma-3-1b", "qwen3-8b",
+                                "mixtral-8x7b", "vit-base",   "t5-small"};
 
 std::string refusal_of(const std::string& text) {
   return usage_error_of([&] { (void)open_workload(text, 1); });
@@ -50,7 +51,7 @@ TEST_CASE("a key for other models names them, and one that wants another key nam
   const std::string compile = refusal_of("train:llama-3-8b,compile=inductor");
   CHECK(mentions(compile, "unknown key 'compile', which is not for this model"));
   CHECK(mentions(compile, "begins with one of: gpt2"));
-  CHECK(mentions(refusal_of("train:gpt2-124m,quantize=nf4"), "llama, qwen, mixtral"));
+  CHECK(mentions(refusal_of("train:gpt2-124m,quantize=nf4"), "llama, qwen, gemma, mixtral"));
   CHECK(mentions(refusal_of("train:llama-3-8b,quantize=nf4"), "lora=16,quantize=nf4"));
   CHECK(mentions(refusal_of("train:llama-3-8b,no_such_key=1"), "unknown key"));
 }

@@ -1,0 +1,62 @@
+// Families of 2025: Gemma 3. Numbers of parameters are those of the published weights. Peaks are
+// those of PyTorch 2.11 with transformers 5.17 on simcuda, which ran the same steps.
+#include <cstdint>
+#include <string>
+
+#include "tests/catch.h"
+#include "tests/support/trace_files.h"
+#include "tests/workloads/kind_peak.h"
+#include "workloads/open_workload.h"
+#include "workloads/trace/summary.h"
+
+using namespace allocmark;
+
+namespace {
+
+std::uint64_t parameter_count(const std::string& model) {
+  // Two bytes each; nothing is trained, so that no narrow copy joins them.
+  const std::string text = "train:" + model + ",steps=0,eval_every=1,batch=1,seq=16,precision=bf16";
+  return kind_peak(text, TensorKind::Parameter) / 2;
+}
+
+std::uint64_t requested_peak(const std::string& workload) {
+  return summarize(*open_workload(workload, 1)).requested_bytes_peak;
+}
+
+}  // namespace
+
+TEST_CASE("models have as many parameters as their published weights") {
+  CHECK(parameter_count("gemma-3-1b") == 999'885'952);
+  // Without the tower that sees images and its projector: 4,300,079,472 with them.
+  CHECK(parameter_count("gemma-3-4b") == 3'880'263'168);
+  CHECK(parameter_count("qwen3-30b-a3b") == 30'532'122'624);
+}
+
+TEST_CASE("a Gemma's steps hold at most what PyTorch's do") {
+  const std::string gemma = "train:gemma-3-1b,optimizer=adamw_fused,steps=2,batch=2";
+  CHECK(requested_peak(gemma + ",layers=7,seq=1024,kv_cache=none") == 15'147'192'816);
+  // Frequencies are made in the model's type there, so that two are cast to four bytes.
+  CHECK(requested_peak(gemma + ",layers=6,seq=300,precision=bf16,attention=eager,checkpoint=full") +
+            1024 ==
+        4'979'425'290);
+}
+
+TEST_CASE("a window needs a mask where texts are as long") {
+  const std::string llama =
+      "train:llama-3-8b,layers=4,hidden=1024,heads=16,kv_heads=4,ffn=2816,vocabulary=32000,batch=2,"
+      "seq=1024,precision=bf16,optimizer=adamw_fused,kv_cache=none,steps=2";
+  CHECK(requested_peak(llama + ",window=256") == 1'937'652'068);
+  CHECK(requested_peak(llama + ",window=1025") == requested_peak(llama));
+  // Each block keeps its mask as numbers, and keys and values of every head.
+  const std::uint64_t block = 2ull * 1024 * 1024 * 2 + 2ull * 2 * 1024 * (1024 - 256) * 2;
+  CHECK(requested_peak(llama + ",window=256") -
+            requested_peak(llama + ",window=256,window_every=2") >=
+        2 * block - (1 << 20));
+  CHECK(mentions(refusal_of("train:llama-3-8b,window=256,cp=2,seq=1024"), "cp or pp"));
+}
+
+TEST_CASE("what keeps a cache of keys and values refuses windows") {
+  for (const char* generator : {"infer:", "serve:", "colocate:"}) {
+    CHECK(mentions(refusal_of(std::string(generator) + "gemma-3-1b"), "without windows"));
+  }
+}
