@@ -1349,7 +1349,8 @@ def mark(label):
 
 @contextlib.contextmanager
 def record(path, **options):
-    """Records the body of the `with`. The trace is written even if the body raises. Options as for Recording."""
+    """Records the body of the `with`. The trace is written even if the body raises, whose error is the one that is seen then.
+    Options as for Recording."""
     global _current
     if _current is not None:
         raise RecordError(f"already recording to {_current.path}: wanted one recording at a time; end it first")
@@ -1358,9 +1359,15 @@ def record(path, **options):
     _current = recording
     try:
         yield recording
-    finally:
+    except BaseException:
         _current = None
-        recording.end()
+        try:
+            recording.end()
+        except RecordError as error:
+            print(f"record_pytorch.py: {path}: not written: {error}", file=sys.stderr)
+        raise
+    _current = None
+    recording.end()
 
 
 def mark_optimizer_steps(recording):

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Tests scripts/record/record_pytorch.py without PyTorch: its conversion on snapshots written by hand, and its recording
 against a stand-in for torch whose allocator counts and traces as the real one does."""
+import contextlib
 import gzip
+import io
 import os
 import pickle
 import subprocess
@@ -290,6 +292,16 @@ class Recorded(unittest.TestCase):
             self.allocator.alloc(0x1000, 5)
             print(1 // 0)
         self.assertEqual(self.lines()[-1], "alloc,2,5,0")
+
+    def test_a_recording_that_cannot_be_written_does_not_hide_the_programs_own_error(self):
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said), self.assertRaises(ZeroDivisionError), record(self.path, entries_max=3):
+            for addr in range(0x1000, 0x1005):
+                self.allocator.alloc(addr, 1)
+            print(1 // 0)
+        self.assertIn("t.ops.csv.gz: not written: the history holds", said.getvalue())
+        with record(self.path):  # the failed one has ended
+            self.allocator.alloc(0x1000, 5)
 
     def test_bad_labels_and_nested_recordings_are_refused(self):
         with record(self.path) as recording:
