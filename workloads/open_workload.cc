@@ -13,8 +13,10 @@
 #include "workloads/composition.h"
 #include "workloads/generators.h"
 #include "workloads/import/recording.h"
+#include "workloads/model/shapes.h"
 #include "workloads/scenario.h"
 #include "workloads/trace/data_folder.h"
+#include "workloads/trace/other_words.h"
 #include "workloads/trace/trace_reader.h"
 
 namespace allocmark {
@@ -86,14 +88,17 @@ void refuse_list(const std::string& text, const std::vector<std::string>& known)
                     .next = "did you mean " + apart + "?"});
 }
 
+bool ends_like_file(std::string_view text) {
+  const std::string extension = std::filesystem::path(text).extension().string();
+  return std::ranges::find(kPathEndings, extension) != std::end(kPathEndings);
+}
+
 // A path where a name is wanted: says how a file is named, or that there is none.
 void refuse_path(const std::string& text) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  const std::string extension = fs::path(text).extension().string();
   const bool is_file = fs::is_regular_file(text, ignored);
-  const bool like_path = text.find('/') != std::string::npos ||
-                         std::ranges::find(kPathEndings, extension) != std::end(kPathEndings);
+  const bool like_path = text.find('/') != std::string::npos || ends_like_file(text);
   if (is_file) {
     throw UsageError({.what = "a trace file needs 'file:' before its path",
                       .where = text,
@@ -134,6 +139,23 @@ constexpr std::array kMethods = {
     Method{"tgi", "serve:llama-3-8b"},
     Method{"generate", "infer:llama-3-8b"},
     Method{"inference", "infer:llama-3-8b"}};
+
+// A model alone does not say what is done with it. Only behind an owner's name may it have more
+// words than ours: a trace's name may begin with a model's.
+void refuse_model(std::string_view text) {
+  const std::string_view word = text.substr(0, text.find(','));
+  const std::vector<std::string> models = model_names();
+  std::string model = word.find('/') == std::string_view::npos ? other_word(word, models)
+                                                               : model_word(word, models);
+  if (std::ranges::find(models, word) != models.end()) model = word;
+  std::error_code ignored;
+  if (model.empty() || ends_like_file(word) || std::filesystem::exists(word, ignored)) return;
+  throw UsageError({.what = "a model is no workload yet",
+                    .where = std::string(text),
+                    .wanted = "what is done with it before its name",
+                    .got = "",
+                    .next = fmt::format("did you mean train:{0}, infer:{0} or serve:{0}?", model)});
+}
 
 void refuse_method(std::string_view name, std::string_view text) {
   const auto* method = std::ranges::find(kMethods, name, &Method::name);
@@ -217,6 +239,7 @@ std::unique_ptr<EventSource> open_workload(std::string_view workload, std::uint6
     if (file.name == text) return open_scenario_workload(read_scenario(file.path), seed);
     known.push_back(file.name);
   }
+  refuse_model(text);
   refuse_path(text);
   refuse_list(text, known);
   refuse_method(name, text);

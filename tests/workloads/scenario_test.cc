@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include "base/error.h"
 #include "tests/catch.h"
 #include "tests/support/trace_files.h"
 #include "workloads/composition.h"
@@ -145,6 +146,22 @@ TEST_CASE("unknown workloads and scenarios get the nearest names") {
                  "gpt2-124m"));
   CHECK(mentions(usage_error_of([] { static_cast<void>(open_workload("churn:life_bytes=1", 1)); }),
                  "live_bytes"));
+}
+
+TEST_CASE("a model's name alone gets the workloads that it can be part of") {
+  const auto said = [](const char* workload) {
+    try {
+      static_cast<void>(open_workload(workload, 1));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const char* name :
+       {"llama-3-8b", "llama-3.1-8b", "llama-3-8b,batch=4", "meta-llama/Llama-3.1-8B-Instruct"})
+    CHECK(mentions(said(name), "did you mean train:llama-3-8b, infer:llama-3-8b or serve:"));
+  CHECK(mentions(said("gpt2_train_am"), "gpt2_train_amp"));
+  CHECK(mentions(said("runs/llama-3-8b.csv"), "there is no trace file"));
 }
 
 TEST_CASE("a workload's definition is what its scenarios say") {
