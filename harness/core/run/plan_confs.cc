@@ -30,16 +30,12 @@ struct OtherName {
 constexpr OtherName kOtherNames[] = {{"pytorch", "caching"},       {"native_caching", "caching"},
                                      {"cudaMallocAsync", "async"}, {"cudaMalloc", "native"},
                                      {"default", "caching"},       {"bfc", "bfc@tf2.21"},
-                                     {"tensorflow", "bfc@tf2.21"}, {"jax", "bfc@xla-2026-09"}};
+                                     {"tensorflow", "bfc@tf2.21"}, {"jax", "bfc@xla-2026-09"},
+                                     {"ggml", "ggml_legacy"},      {"llama.cpp", "ggml_legacy"}};
 
 // Allocators that people ask about and that are not here.
-constexpr OtherName kNotModelled[] = {{"ggml", "llama.cpp's pool"},
-                                      {"llama.cpp", "llama.cpp's pool"},
-                                      {"onnxruntime", "ONNX Runtime's arena"},
-                                      {"ort", "ONNX Runtime's arena"},
-                                      {"cupy", "CuPy's pool"},
-                                      {"pinned", "the cache of pinned host memory"},
-                                      {"host", "the cache of pinned host memory"}};
+constexpr OtherName kNotModelled[] = {{"onnxruntime", "ONNX Runtime's arena"},
+                                      {"ort", "ONNX Runtime's arena"}};
 
 // Empty where the name says nothing of what was meant.
 std::string meant_by(const std::string& name) {
@@ -47,6 +43,9 @@ std::string meant_by(const std::string& name) {
     std::string apart = name;
     std::ranges::replace(apart, ',', ' ');
     return fmt::format("several stand apart: --allocator {}", apart);
+  }
+  if (name == "pinned" || name == "host") {
+    return "the host's memory has a command of its own: allocmark pinned";
   }
   const auto* const missing = std::ranges::find(kNotModelled, name, &OtherName::said);
   if (missing != std::end(kNotModelled)) {
