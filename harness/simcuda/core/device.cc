@@ -17,10 +17,11 @@ bool takes_page(std::uint64_t stream_count) { return stream_count % 4 == 2; }
 Device::Device(DeviceConfig config)
     : config_(std::move(config)),
       memory_(config_),
+      host_memory_(host_of(config_)),
       streams_(config_.pending_launches_max),
       area_({config_.area_address, config_.area_end_address}, config_.area_hole),
-      heap_(config_, memory_, area_, [this](Work& work) { reclaim(std::nullopt, work); }),
-      virtual_memory_(memory_, heap_, [this](Work& work) { reclaim(std::nullopt, work); }),
+      heap_(config_, memory_, area_, [this](Work& work) { reclaim(memory_, std::nullopt, work); }),
+      virtual_memory_(memory_, heap_, [this](Work& work) { reclaim(memory_, std::nullopt, work); }),
       stream_count_(config_.streams_created),
       stream_count_high_(config_.streams_created) {}
 
@@ -90,13 +91,31 @@ PoolOutcome Device::add_pool(PoolId id, std::uint64_t size_bytes_max) {
     outcome.status = Status::OutOfMemory;
     return outcome;
   }
-  PoolSlot& slot = pools_.emplace_back();
-  slot.id = id;
-  const auto reclaim_others = [this, id](Work& work) { reclaim(id, work); };
-  slot.pool = std::make_unique<MemoryPool>(
-      MemoryPool::Setup{.range = {*lo, *lo + range_bytes}, .chunk_count_max = chunk_count}, memory_,
-      streams_, pool_streams_, reclaim_others);
+  add_slot({.id = id, .in_area = true, .memory = &memory_, .pool = nullptr},
+           {.range = {*lo, *lo + range_bytes}, .chunk_count_max = chunk_count});
   return outcome;
+}
+
+PoolOutcome Device::create_host_pool(Range range) {
+  PoolOutcome outcome;
+  outcome.pool = next_pool_++;
+  PhysicalMemory& memory = config_.host.is_one_pool ? memory_ : host_memory_;
+  add_slot({.id = outcome.pool, .memory = &memory, .pool = nullptr},
+           {.range = range, .chunk_count_max = range.size_bytes() / kChunkBytes / 2});
+  return outcome;
+}
+
+void Device::add_slot(PoolSlot slot, const MemoryPool::Setup& setup) {
+  const auto reclaim_others = [this, id = slot.id, memory = slot.memory](Work& work) {
+    reclaim(*memory, id, work);
+  };
+  slot.pool =
+      std::make_unique<MemoryPool>(setup, *slot.memory, streams_, pool_streams_, reclaim_others);
+  pools_.push_back(std::move(slot));
+}
+
+bool Device::holds_pool(PoolId pool) const {
+  return std::ranges::find(pools_, pool, &PoolSlot::id) != pools_.end();
 }
 
 MemoryPool* Device::pool(PoolId pool) {
@@ -164,7 +183,7 @@ Outcome Device::deallocate_async(std::uint64_t address, StreamId stream, std::ui
 GraphMemory& Device::graph_memory() {
   if (graph_memory_ == nullptr) {
     graph_memory_ = std::make_unique<GraphMemory>(
-        memory_, streams_, area_, [this](Work& work) { reclaim(std::nullopt, work); });
+        memory_, streams_, area_, [this](Work& work) { reclaim(memory_, std::nullopt, work); });
   }
   return *graph_memory_;
 }
@@ -325,11 +344,13 @@ MemoryPool* Device::pool_holding(std::uint64_t address) const {
 
 // Memory is short: pools (but the one that asks) give back all their whole free chunks, also below
 // the threshold.
-void Device::reclaim(std::optional<PoolId> except, Work& work) {
-  work.pools_gave_back = true;
-  give_back_stream_pages(work);
+void Device::reclaim(const PhysicalMemory& memory, std::optional<PoolId> except, Work& work) {
+  if (&memory == &memory_) {
+    work.pools_gave_back = true;
+    give_back_stream_pages(work);
+  }
   for (const PoolSlot& slot : pools_) {
-    if (slot.id != except) {
+    if (slot.memory == &memory && slot.id != except) {
       slot.pool->release(0, work);
     }
   }
@@ -361,8 +382,10 @@ std::uint64_t Device::retire_pools(std::uint64_t now_ns) {
       continue;
     }
     chunk_count += slot->pool->usage().reserved_bytes / kChunkBytes;
-    const bool given = area_.give(slot->pool->range().lo);
-    ALLOCMARK_ASSERT(given);
+    if (slot->in_area) {
+      const bool given = area_.give(slot->pool->range().lo);
+      ALLOCMARK_ASSERT(given);
+    }
     slot = pools_.erase(slot);
     --unnamed_pool_count_;
   }

@@ -69,6 +69,12 @@ class Device {
   // ---- stream-ordered pools. The default pool comes into being (and takes its addresses) with its
   // first mention. size_bytes_max 0: the device's memory.
   [[nodiscard]] PoolOutcome create_pool(std::uint64_t size_bytes_max);
+  // A pool of the host's memory, which takes that of the device only where the two are one. The
+  // caller gives its addresses, an even number of chunks, and keeps them until holds_pool says
+  // false. Half of them can have memory at once, as in a pool of the device.
+  [[nodiscard]] PoolOutcome create_host_pool(Range range);
+  // Also of a destroyed pool whose last block is not free yet.
+  [[nodiscard]] bool holds_pool(PoolId pool) const;
   // The pool can no longer be named; blocks still live keep it until they are freed.
   [[nodiscard]] Outcome destroy_pool(PoolId pool, std::uint64_t now_ns);
   [[nodiscard]] AllocationOutcome allocate_async(std::uint64_t size_bytes, StreamId stream,
@@ -124,12 +130,15 @@ class Device {
  private:
   struct PoolSlot {
     PoolId id = 0;
-    bool named = true;  // false: destroyed, waiting for its last block
+    bool named = true;     // false: destroyed, waiting for its last block
+    bool in_area = false;  // its addresses are of `area_`
+    PhysicalMemory* memory = nullptr;
     std::unique_ptr<MemoryPool> pool;
   };
   [[nodiscard]] PoolOutcome add_pool(PoolId id, std::uint64_t size_bytes_max);
+  void add_slot(PoolSlot slot, const MemoryPool::Setup& setup);
   [[nodiscard]] MemoryPool* pool_holding(std::uint64_t address) const;
-  void reclaim(std::optional<PoolId> except, Work& work);
+  void reclaim(const PhysicalMemory& memory, std::optional<PoolId> except, Work& work);
   void give_back_stream_pages(Work& work);
   [[nodiscard]] bool is_drivers_own(std::uint64_t address) const;
   [[nodiscard]] Outcome after_wait(const Finish& finish, std::uint64_t now_ns,
@@ -152,6 +161,7 @@ class Device {
 
   DeviceConfig config_;
   PhysicalMemory memory_;
+  PhysicalMemory host_memory_;  // of pools, where the host has memory of its own
   StreamOrder streams_;
   PoolStreams pool_streams_;
   ReservedArea area_;

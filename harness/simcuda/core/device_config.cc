@@ -65,4 +65,13 @@ DeviceConfig with_shared_host(const DeviceConfig& config, const SharedHost& host
   return changed;
 }
 
+DeviceConfig host_of(const DeviceConfig& config) {
+  DeviceConfig host;
+  host.total_bytes = config.host_bytes;
+  host.free_bytes_initial = config.host_bytes;
+  host.page_limit = config.host_bytes / kPageBytes;
+  host.chunk_limit = host.page_limit / kPagesPerChunk;
+  return host;
+}
+
 }  // namespace simcuda

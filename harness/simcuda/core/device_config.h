@@ -51,6 +51,7 @@ struct DeviceConfig {
   std::uint64_t streams_created = 0;  // before the start; decides which later creation takes a page
   std::uint64_t pending_launches_max =
       1024;  // per stream; a launch beyond that makes the host wait
+  std::uint64_t host_bytes = std::uint64_t{1} << 40;  // what pools of the host's memory may take
   SharedHost host;
 };
 
@@ -70,5 +71,8 @@ struct DeviceConfig {
 
 // The same device, whose memory the host shares. The total stays.
 [[nodiscard]] DeviceConfig with_shared_host(const DeviceConfig& config, const SharedHost& host);
+
+// The memory of its host, all of which pools may take.
+[[nodiscard]] DeviceConfig host_of(const DeviceConfig& config);
 
 }  // namespace simcuda

@@ -51,11 +51,17 @@ cudaError_t allocate_async(ThreadState& thread, void** pointer, std::size_t size
   if (ref.device == nullptr) {
     return cudaErrorInvalidResourceHandle;
   }
+  const bool is_host = pool != nullptr && pool->is_host;
   if (ref.captured) [[unlikely]] {
     thread.charge(CostId::MallocAsync);
-    if (const Captured captured = capture_allocation(ref, pointer, size_bytes)) return *captured;
+    const Captured captured =
+        is_host ? capture_forbids(ref) : capture_allocation(ref, pointer, size_bytes);
+    if (captured) return *captured;
   }
-  return allocate_from(thread, pointer, size_bytes, pool, ref);
+  const cudaError_t error = allocate_from(thread, pointer, size_bytes, pool, ref);
+  if (is_host && error == cudaSuccess && *pointer != nullptr)
+    note_host_block(*pool, *pointer, size_bytes);
+  return error;
 }
 
 struct StreamFree {
@@ -97,14 +103,17 @@ cudaError_t free_async(ThreadState& thread, void* pointer, cudaStream_t stream) 
     if (const Captured captured = capture_free(ref, address)) return *captured;
   }
   SimulatedDevice* device = device_of_address(address);
+  const bool is_host = device == nullptr;
+  if (is_host) device = device_of_host_block(pointer);
   if (device == nullptr) {
     thread.charge(CostId::FreeAsync);
-    return free_to_host_pool(pointer) ? cudaSuccess : cudaErrorInvalidValue;
+    return cudaErrorInvalidValue;
   }
   if (device != ref.device) {
     return explain(thread, cudaErrorNotSupported,
                    "simcuda: memory is freed on a stream of another device");
   }
+  if (is_host) forget_host_block(pointer);
   const TickScope ticks(thread);
   std::unique_lock lock(device->mutex);
   const std::uint64_t free_block_count = device->core.free_block_count();
@@ -119,21 +128,10 @@ cudaError_t free_async(ThreadState& thread, void* pointer, cudaStream_t stream) 
   return to_error(outcome.status);
 }
 
-cudaError_t allocate_from_host(ThreadState& thread, void** pointer, std::size_t size_bytes,
-                               cudaMemPool_t pool, cudaStream_t stream) {
-  const StreamRef ref = stream_of_device(thread, stream);
-  if (ref.device == nullptr) return cudaErrorInvalidResourceHandle;
-  if (ref.captured) [[unlikely]] {
-    if (const Captured captured = capture_forbids(ref)) return *captured;
-  }
-  thread.charge(CostId::MallocAsync);
-  return allocate_from_host_pool(pool, pointer, size_bytes).value_or(cudaErrorInvalidValue);
-}
-
 cudaError_t allocate_from_pool(ThreadState& thread, void** pointer, std::size_t size_bytes,
                                cudaMemPool_t pool, cudaStream_t stream) {
   SimPool* object = resolve_pool(pool);
-  return object == nullptr ? allocate_from_host(thread, pointer, size_bytes, pool, stream)
+  return object == nullptr ? cudaErrorInvalidValue
                            : allocate_async(thread, pointer, size_bytes, object, stream);
 }
 

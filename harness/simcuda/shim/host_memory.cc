@@ -3,6 +3,7 @@
 #include "harness/simcuda/shim/host_memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -208,6 +209,11 @@ void* map_host_pages(std::size_t size_bytes) {
       mmap(nullptr, round_up(size_bytes, kPinnedAlignmentBytes), PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return memory == MAP_FAILED ? nullptr : memory;
+}
+
+std::uint64_t host_total_bytes() {
+  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 bool is_numa_node(int node) {

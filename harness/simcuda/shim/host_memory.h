@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "harness/simcuda/core/units.h"
 
@@ -16,6 +17,8 @@ namespace simcuda {
 
 // Address space of the host without pages; null where there is none. The caller unmaps it.
 [[nodiscard]] void* map_host_pages(std::size_t size_bytes);
+// Memory of the host.
+[[nodiscard]] std::uint64_t host_total_bytes();
 // Whether the host has that NUMA node.
 [[nodiscard]] bool is_numa_node(int node);
 

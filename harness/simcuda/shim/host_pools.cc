@@ -1,91 +1,44 @@
-// See host_pools.h. The chunks that a driver takes for such pools were not measured: here a pool
-// has what its blocks have, and gives a block's memory back when it is freed.
+// See host_pools.h. How a driver takes host memory for pools was not measured: here they take it as
+// a device's pools take theirs.
 #include "harness/simcuda/shim/host_pools.h"
 
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <iterator>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <tuple>
-#include <utility>
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/host_memory.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/managed_memory.h"
-#include "harness/simcuda/shim/pool_values.h"
 #include "harness/simcuda/shim/sanitizers.h"
-#include "harness/simcuda/shim/simulated_device.h"
 
 namespace simcuda {
 namespace {
 
-constexpr std::uint64_t kPoolPageBytes = 4096;
-
-struct HostPool {
-  bool is_managed = false;
-  bool is_default = false;
-  int device = 0;  // current when it was made
-  PoolIdentity identity{};
-  std::array<int, 3> reuse = {1, 1, 1};
-  std::uint64_t release_threshold = 0;
-  std::uint64_t used_bytes = 0;
-  std::uint64_t used_bytes_high = 0;
-};
-
-struct HostPoolBlock {
+struct HostBlock {
   std::uint64_t hi = 0;
-  std::uint64_t taken_bytes = 0;
-  HostPool* pool = nullptr;  // null: destroyed, and the block lives on
+  SimulatedDevice* device = nullptr;
 };
+
+struct PlacePools {
+  SimPool* initial = nullptr;
+  SimPool* current = nullptr;
+};
+
+// Of allocation, location, and the location's number.
+using PlaceKey = std::tuple<int, int, int>;
 
 struct HostPools {
-  std::mutex mutex;
-  std::map<cudaMemPool_t, std::unique_ptr<HostPool>> pools;
-  std::map<std::tuple<int, int, int>, cudaMemPool_t> defaults;  // of allocation and location
-  std::map<std::uint64_t, HostPoolBlock> blocks;                // by lo
+  std::mutex places_mutex;  // before a device's
+  std::map<PlaceKey, PlacePools> places;
+  std::mutex blocks_mutex;                    // none is taken under it
+  std::map<std::uint64_t, HostBlock> blocks;  // by lo
 };
 HostPools& host_pools() { return made_once<HostPools>(); }
-
-// Under the lock. Null where there is none.
-HostPool* find_pool(cudaMemPool_t handle) {
-  const auto found = host_pools().pools.find(handle);
-  return found == host_pools().pools.end() ? nullptr : found->second.get();
-}
-
-bool is_place(const cudaMemLocation& location, bool is_managed) {
-  switch (location.type) {
-    case cudaMemLocationTypeHost:
-    case cudaMemLocationTypeHostNumaCurrent:
-      return true;
-    case cudaMemLocationTypeHostNuma:
-      return is_numa_node(location.id);
-    case cudaMemLocationTypeDevice:
-      return is_managed && device_at(location.id) != nullptr;
-    default:
-      return is_managed;  // no preferred place
-  }
-}
-
-cudaMemPool_t add_pool(HostPool pool) {
-  auto made = std::make_unique<HostPool>(pool);
-  const auto handle = reinterpret_cast<cudaMemPool_t>(made.get());
-  host_pools().pools[handle] = std::move(made);
-  return handle;
-}
-
-PoolIdentity identity_of(int allocation_type, const cudaMemLocation& location,
-                         std::uint64_t max_bytes) {
-  return {.allocation_type = allocation_type,
-          .location_type = location.type,
-          .location_id = location.id,
-          .max_bytes = max_bytes};
-}
 
 bool is_managed_kind(int allocation_type) {
 #if CUDART_VERSION >= 13000
@@ -95,172 +48,153 @@ bool is_managed_kind(int allocation_type) {
 #endif
 }
 
+// Managed memory prefers its place; pinned memory is there.
+bool is_place(const PoolIdentity& place) {
+  switch (place.location_type) {
+    case cudaMemLocationTypeHost:
+      return true;
+    case cudaMemLocationTypeHostNuma:
+      return is_numa_node(place.location_id);
+    case cudaMemLocationTypeDevice:
+      return device_at(place.location_id) != nullptr;
+    default:
+      return place.location_type == cudaMemLocationTypeInvalid;  // nowhere in particular
+  }
+}
+
+PlaceKey key_of(const PoolIdentity& place) {
+  const bool has_id = place.location_type == cudaMemLocationTypeHostNuma ||
+                      place.location_type == cudaMemLocationTypeDevice;
+  return {place.allocation_type, place.location_type, has_id ? place.location_id : 0};
+}
+
+// Addresses with pages where they are touched, between whole chunks; empty where there are none.
+Range map_range(std::uint64_t size_bytes) {
+  const std::uint64_t lo = number(map_host_pages(size_bytes + kChunkBytes));
+  if (lo == 0) return {};
+  const Range range = {round_up(lo, kChunkBytes), round_up(lo, kChunkBytes) + size_bytes};
+  if (range.lo > lo) munmap(reinterpret_cast<void*>(lo), range.lo - lo);
+  const std::uint64_t rest_bytes = lo + kChunkBytes - range.lo;
+  if (rest_bytes > 0) munmap(reinterpret_cast<void*>(range.hi), rest_bytes);
+  return range;
+}
+
+// Addresses of pools that are gone.
+void unmap_unused(SimulatedDevice& device) {
+  std::erase_if(device.host_ranges, [&](const auto& entry) {
+    const auto& [pool, range] = entry;
+    if (device.core.holds_pool(pool)) return false;
+    munmap(reinterpret_cast<void*>(range.lo), range.size_bytes());
+    return true;
+  });
+}
+
+// Null where there is no room.
+SimPool* add_pool(SimulatedDevice& device, const PoolIdentity& identity) {
+  const std::lock_guard lock(device.mutex);
+  unmap_unused(device);
+  const DeviceConfig& config = device.core.config();
+  const std::uint64_t host_bytes = config.host.is_one_pool ? config.total_bytes : config.host_bytes;
+  const std::uint64_t most_bytes =
+      identity.max_bytes == 0 ? host_bytes : std::min(identity.max_bytes, host_bytes);
+  const Range range = map_range(2 * round_up(most_bytes, kChunkBytes));
+  if (range.empty()) return nullptr;
+  const PoolId id = device.core.create_host_pool(range).pool;
+  device.host_ranges[id] = range;
+  SimPool* const pool = device.new_pool(id);
+  if (pool == nullptr) {
+    static_cast<void>(device.core.destroy_pool(id, 0));
+    return nullptr;
+  }
+  pool->identity = identity;
+  pool->is_host = true;
+  return pool;
+}
+
 }  // namespace
 
 bool is_host_pool(int allocation_type, int location_type) {
-  const bool is_host = location_type == cudaMemLocationTypeHost ||
-                       location_type == cudaMemLocationTypeHostNuma ||
-                       location_type == cudaMemLocationTypeHostNumaCurrent;
+  const bool is_host =
+      location_type == cudaMemLocationTypeHost || location_type == cudaMemLocationTypeHostNuma;
   return is_managed_kind(allocation_type) ||
          (allocation_type == cudaMemAllocationTypePinned && is_host);
 }
 
-cudaError_t create_host_pool(cudaMemPool_t* pool, const cudaMemPoolProps& properties, int device) {
-  const bool is_managed = is_managed_kind(properties.allocType);
-  if (!is_place(properties.location, is_managed)) return cudaErrorInvalidValue;
-  const std::lock_guard lock(host_pools().mutex);
-  *pool = add_pool(
-      {.is_managed = is_managed,
-       .device = device,
-       .identity = identity_of(properties.allocType, properties.location, properties.maxSize)});
+cudaError_t create_host_pool(ThreadState& thread, cudaMemPool_t* pool,
+                             const PoolIdentity& identity) {
+  SimulatedDevice* const device = current_device(thread);
+  if (device == nullptr) return cudaErrorNoDevice;
+  // The manual wants 0 there.
+  const bool is_sized = is_managed_kind(identity.allocation_type) && identity.max_bytes != 0;
+  if (is_sized || !is_place(identity)) return cudaErrorInvalidValue;
+  SimPool* const made = add_pool(*device, identity);
+  if (made == nullptr) return cudaErrorMemoryAllocation;
+  *pool = reinterpret_cast<cudaMemPool_t>(made);
   return cudaSuccess;
 }
 
-cudaError_t default_host_pool(cudaMemPool_t* pool, const cudaMemLocation& location,
-                              int allocation_type, int device) {
-  const bool is_managed = is_managed_kind(allocation_type);
-  if (!is_place(location, is_managed)) return cudaErrorInvalidValue;
-  const bool has_id =
-      location.type == cudaMemLocationTypeHostNuma || location.type == cudaMemLocationTypeDevice;
-  const std::lock_guard lock(host_pools().mutex);
-  cudaMemPool_t& made =
-      host_pools().defaults[{allocation_type, location.type, has_id ? location.id : 0}];
-  if (made == nullptr) {
-    made = add_pool({.is_managed = is_managed,
-                     .is_default = true,
-                     .device = device,
-                     .identity = identity_of(allocation_type, location, 0)});
+cudaError_t host_pool_of_place(ThreadState& thread, cudaMemPool_t* pool, const PoolIdentity& place,
+                               PoolRole role) {
+  SimulatedDevice* const device = current_device(thread);
+  if (device == nullptr) return cudaErrorNoDevice;
+  if (!is_place(place)) return cudaErrorInvalidValue;
+  const std::lock_guard lock(host_pools().places_mutex);
+  PlacePools& pools = host_pools().places[key_of(place)];
+  if (pools.initial == nullptr) {
+    pools.initial = add_pool(*device, place);
+    if (pools.initial == nullptr) return cudaErrorMemoryAllocation;
+    pools.initial->is_default = true;
   }
-  *pool = made;
+  SimPool* const current = pools.current != nullptr ? pools.current : pools.initial;
+  *pool = reinterpret_cast<cudaMemPool_t>(role == PoolRole::Default ? pools.initial : current);
   return cudaSuccess;
 }
 
-bool is_live_host_pool(cudaMemPool_t handle) {
-  const std::lock_guard lock(host_pools().mutex);
-  return find_pool(handle) != nullptr;
-}
-
-// Blocks stay with their owners, as those of a device's pool do.
-std::optional<cudaError_t> destroy_host_pool(cudaMemPool_t handle) {
-  HostPools& all = host_pools();
-  const std::lock_guard lock(all.mutex);
-  HostPool* const pool = find_pool(handle);
-  if (pool == nullptr) return std::nullopt;
-  if (pool->is_default) return cudaErrorInvalidValue;
-  for (auto& [lo, block] : all.blocks) {
-    if (block.pool == pool) block.pool = nullptr;
-  }
-  all.pools.erase(handle);
+cudaError_t set_host_pool_of_place(SimPool* pool, const PoolIdentity& place) {
+  if (!is_place(place) || key_of(pool->identity) != key_of(place)) return cudaErrorInvalidValue;
+  const std::lock_guard lock(host_pools().places_mutex);
+  host_pools().places[key_of(place)].current = pool;
   return cudaSuccess;
 }
 
-std::optional<cudaError_t> set_host_pool_value(cudaMemPool_t handle, int attribute,
-                                               const void* value) {
-  const std::lock_guard lock(host_pools().mutex);
-  HostPool* const pool = find_pool(handle);
-  if (pool == nullptr) return std::nullopt;
-  if (attribute >= cudaMemPoolReuseFollowEventDependencies &&
-      attribute <= cudaMemPoolReuseAllowInternalDependencies) {
-    int flag = 0;
-    std::memcpy(&flag, value, sizeof flag);
-    pool->reuse[static_cast<std::size_t>(attribute - 1)] = flag != 0 ? 1 : 0;
-    return cudaSuccess;
-  }
-  // Only attributes that are known have a value of a known size.
-  const auto bytes = [&] {
-    std::uint64_t number = 0;
-    std::memcpy(&number, value, sizeof number);
-    return number;
-  };
-  switch (attribute) {
-    case cudaMemPoolAttrReleaseThreshold:
-      pool->release_threshold = bytes();
-      return cudaSuccess;
-    case cudaMemPoolAttrReservedMemHigh:
-    case cudaMemPoolAttrUsedMemHigh:
-      if (bytes() != 0) return cudaErrorInvalidValue;  // the high marks can only be set back
-      pool->used_bytes_high = pool->used_bytes;
-      return cudaSuccess;
-    default:
-      return cudaErrorInvalidValue;
+void leave_place(const SimPool* pool) {
+  const std::lock_guard lock(host_pools().places_mutex);
+  for (auto& [place, pools] : host_pools().places) {
+    if (pools.current == pool) pools.current = nullptr;
   }
 }
 
-std::optional<cudaError_t> get_host_pool_value(cudaMemPool_t handle, int attribute, void* value) {
-  const std::lock_guard lock(host_pools().mutex);
-  const HostPool* const pool = find_pool(handle);
-  if (pool == nullptr) return std::nullopt;
-  if (get_pool_identity(pool->identity, attribute, value)) return cudaSuccess;
-  std::uint64_t bytes = 0;
-  switch (attribute) {
-    case cudaMemPoolReuseFollowEventDependencies:
-    case cudaMemPoolReuseAllowOpportunistic:
-    case cudaMemPoolReuseAllowInternalDependencies:
-      std::memcpy(value, &pool->reuse[static_cast<std::size_t>(attribute - 1)], sizeof(int));
-      return cudaSuccess;
-    case cudaMemPoolAttrReleaseThreshold:
-      bytes = pool->release_threshold;
-      break;
-    case cudaMemPoolAttrReservedMemCurrent:
-    case cudaMemPoolAttrUsedMemCurrent:
-      bytes = pool->used_bytes;
-      break;
-    case cudaMemPoolAttrReservedMemHigh:
-    case cudaMemPoolAttrUsedMemHigh:
-      bytes = pool->used_bytes_high;
-      break;
-    default:
-      return cudaErrorInvalidValue;
-  }
-  std::memcpy(value, &bytes, sizeof bytes);
-  return cudaSuccess;
-}
-
-std::optional<cudaError_t> allocate_from_host_pool(cudaMemPool_t handle, void** pointer,
-                                                   std::size_t size_bytes) {
-  HostPools& all = host_pools();
-  const std::lock_guard lock(all.mutex);
-  HostPool* const pool = find_pool(handle);
-  if (pool == nullptr) return std::nullopt;
-  if (pointer == nullptr) return cudaErrorInvalidValue;
-  *pointer = nullptr;
-  if (size_bytes == 0) return cudaSuccess;
-  if (size_bytes > kManagedBytesMax) return cudaErrorMemoryAllocation;
-  const std::uint64_t taken_bytes = round_up(size_bytes, kPoolPageBytes);
-  const std::uint64_t max_bytes = pool->identity.max_bytes;
-  const bool is_full = max_bytes != 0 &&
-                       (pool->used_bytes > max_bytes || taken_bytes > max_bytes - pool->used_bytes);
-  void* memory = nullptr;
-  if (!is_full)
-    memory = pool->is_managed ? make_managed(size_bytes, pool->device, ManagedOwner::Pool)
-                              : map_host_pages(size_bytes);
-  if (memory == nullptr) return cudaErrorMemoryAllocation;
-  all.blocks[number(memory)] = {
-      .hi = number(memory) + size_bytes, .taken_bytes = taken_bytes, .pool = pool};
-  pool->used_bytes += taken_bytes;
-  pool->used_bytes_high = std::max(pool->used_bytes_high, pool->used_bytes);
-  *pointer = memory;
-  return cudaSuccess;
+void note_host_block(const SimPool& pool, const void* pointer, std::size_t size_bytes) {
+  if (is_managed_kind(pool.identity.allocation_type))
+    adopt_managed(pointer, size_bytes, pool.device->index);
+  const std::lock_guard lock(host_pools().blocks_mutex);
+  host_pools().blocks[number(pointer)] = {.hi = number(pointer) + size_bytes,
+                                          .device = pool.device};
 }
 
 Range host_pool_block(const void* pointer) {
   HostPools& all = host_pools();
-  const std::lock_guard lock(all.mutex);
+  const std::lock_guard lock(all.blocks_mutex);
   const auto above = all.blocks.upper_bound(number(pointer));
   if (above == all.blocks.begin()) return {};
   const auto& [lo, block] = *std::prev(above);
   return number(pointer) < block.hi ? Range{lo, block.hi} : Range{};
 }
 
-bool free_to_host_pool(void* pointer) {
+SimulatedDevice* device_of_host_block(const void* pointer) {
   HostPools& all = host_pools();
-  const std::lock_guard lock(all.mutex);
+  const std::lock_guard lock(all.blocks_mutex);
   const auto found = all.blocks.find(number(pointer));
-  if (found == all.blocks.end()) return false;
-  if (found->second.pool != nullptr) found->second.pool->used_bytes -= found->second.taken_bytes;
-  if (!free_managed(pointer)) munmap(pointer, found->second.taken_bytes);
-  all.blocks.erase(found);
-  return true;
+  return found == all.blocks.end() ? nullptr : found->second.device;
+}
+
+void forget_host_block(void* pointer) {
+  HostPools& all = host_pools();
+  {
+    const std::lock_guard lock(all.blocks_mutex);
+    if (all.blocks.erase(number(pointer)) == 0) return;
+  }
+  static_cast<void>(free_managed(pointer));  // where it was managed memory
 }
 
 }  // namespace simcuda

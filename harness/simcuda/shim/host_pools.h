@@ -1,37 +1,40 @@
 // Pools of host memory, pinned or managed: cudaMemPoolCreate with a location of the host, or with
-// managed memory. In: the handles of such pools. Out: host memory that both sides may use.
+// managed memory. The core's pools place their blocks, in addresses that both sides may use. In:
+// places and blocks. Out: the pools of places, and which host memory is a block.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
-#include <optional>
+#include <cstdint>
 
 #include "harness/simcuda/core/units.h"
+#include "harness/simcuda/shim/simulated_device.h"
 
 namespace simcuda {
 
 // Whether simcuda takes the memory of such a pool from the host.
 [[nodiscard]] bool is_host_pool(int allocation_type, int location_type);
 
-[[nodiscard]] cudaError_t create_host_pool(cudaMemPool_t* pool, const cudaMemPoolProps& properties,
-                                           int device);
-// The one that the location has without being asked; it is never destroyed.
-[[nodiscard]] cudaError_t default_host_pool(cudaMemPool_t* pool, const cudaMemLocation& location,
-                                            int allocation_type, int device);
+// A pool of the calling thread's device, whose streams alone can use it.
+[[nodiscard]] cudaError_t create_host_pool(ThreadState& thread, cudaMemPool_t* pool,
+                                           const PoolIdentity& identity);
 
-[[nodiscard]] bool is_live_host_pool(cudaMemPool_t pool);
-// Of a handle; nothing where it is no pool of host memory.
-[[nodiscard]] std::optional<cudaError_t> destroy_host_pool(cudaMemPool_t pool);
-[[nodiscard]] std::optional<cudaError_t> set_host_pool_value(cudaMemPool_t pool, int attribute,
-                                                             const void* value);
-[[nodiscard]] std::optional<cudaError_t> get_host_pool_value(cudaMemPool_t pool, int attribute,
-                                                             void* value);
-[[nodiscard]] std::optional<cudaError_t> allocate_from_host_pool(cudaMemPool_t pool, void** pointer,
-                                                                 std::size_t size_bytes);
+// The pool that is the place's at first, or the one that was set last.
+enum class PoolRole : std::uint8_t { Default, Current };
+// `place` without a size.
+[[nodiscard]] cudaError_t host_pool_of_place(ThreadState& thread, cudaMemPool_t* pool,
+                                             const PoolIdentity& place, PoolRole role);
+[[nodiscard]] cudaError_t set_host_pool_of_place(SimPool* pool, const PoolIdentity& place);
+// It is destroyed: its place goes back to the default pool.
+void leave_place(const SimPool* pool);
 
+// A block that the pool has given out begins at `pointer`; no lock is held, nor in what follows.
+void note_host_block(const SimPool& pool, const void* pointer, std::size_t size_bytes);
 // The block that holds the pointer; empty (lo 0) where there is none.
 [[nodiscard]] Range host_pool_block(const void* pointer);
-// Gives its memory back at once. False where no block of such a pool begins there.
-[[nodiscard]] bool free_to_host_pool(void* pointer);
+// The device whose core has the block that begins there; null where none does.
+[[nodiscard]] SimulatedDevice* device_of_host_block(const void* pointer);
+// The block that begins there, if any, is free; its device's core has to hear of it next.
+void forget_host_block(void* pointer);
 
 }  // namespace simcuda

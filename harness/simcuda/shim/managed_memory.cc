@@ -26,6 +26,7 @@ namespace simcuda {
 namespace {
 
 constexpr std::uint64_t kManagedPageBytes = 4096;
+constexpr std::size_t kManagedBytesMax = std::size_t{1} << 46;
 
 // A device, the host, or a NUMA node of it.
 struct MemoryPlace {
@@ -50,9 +51,8 @@ struct Advice {
 
 struct ManagedPages {
   std::uint64_t hi = 0;
-  std::uint64_t mapped_bytes = 0;
+  std::uint64_t mapped_bytes = 0;  // 0: of a pool, which has mapped it
   int device = 0;
-  ManagedOwner owner = ManagedOwner::Context;
   std::map<std::uint64_t, Advice> pieces{};  // by their first page; each ends where the next begins
 };
 
@@ -71,6 +71,15 @@ std::map<std::uint64_t, ManagedPages>::iterator block_of(std::uint64_t address) 
   return address < found->second.hi ? found : blocks.end();
 }
 
+void add_block(const void* pointer, std::size_t size_bytes, std::uint64_t mapped_bytes,
+               int device) {
+  const std::lock_guard lock(managed_memory().mutex);
+  managed_memory().blocks[number(pointer)] = {.hi = number(pointer) + size_bytes,
+                                              .mapped_bytes = mapped_bytes,
+                                              .device = device,
+                                              .pieces = {{number(pointer), Advice{}}}};
+}
+
 cudaError_t allocate_managed(ThreadState& thread, void** pointer, std::size_t size_bytes,
                              unsigned flags) {
   const bool is_known = flags == cudaMemAttachGlobal || flags == cudaMemAttachHost;
@@ -78,14 +87,15 @@ cudaError_t allocate_managed(ThreadState& thread, void** pointer, std::size_t si
   if (current_device(thread) == nullptr) return cudaErrorNoDevice;
   thread.charge(CostId::PointerGetAttributes);
   if (size_bytes > kManagedBytesMax) return cudaErrorMemoryAllocation;
-  void* const memory = make_managed(size_bytes, thread.device, ManagedOwner::Context);
+  void* const memory = map_host_pages(size_bytes);
   if (memory == nullptr) return cudaErrorMemoryAllocation;
+  add_block(memory, size_bytes, round_up(size_bytes, kManagedPageBytes), thread.device);
   *pointer = memory;
   return cudaSuccess;
 }
 
 void unmap(std::uint64_t lo, const ManagedPages& block) {
-  munmap(reinterpret_cast<void*>(lo), block.mapped_bytes);
+  if (block.mapped_bytes != 0) munmap(reinterpret_cast<void*>(lo), block.mapped_bytes);
 }
 
 // Calls action(Advice&) for the pages of the range, which are set apart from their neighbours.
@@ -279,17 +289,8 @@ ManagedBlock managed_block(const void* pointer) {
   return {.range = {found->first, found->second.hi}, .device = found->second.device};
 }
 
-void* make_managed(std::size_t size_bytes, int device, ManagedOwner owner) {
-  void* const memory = map_host_pages(size_bytes);
-  if (memory == nullptr) return nullptr;
-  ManagedMemory& all = managed_memory();
-  const std::lock_guard lock(all.mutex);
-  all.blocks[number(memory)] = {.hi = number(memory) + size_bytes,
-                                .mapped_bytes = round_up(size_bytes, kManagedPageBytes),
-                                .device = device,
-                                .owner = owner,
-                                .pieces = {{number(memory), Advice{}}}};
-  return memory;
+void adopt_managed(const void* pointer, std::size_t size_bytes, int device) {
+  add_block(pointer, size_bytes, 0, device);
 }
 
 bool free_managed(void* pointer) {
@@ -306,8 +307,7 @@ void forget_managed_memory(int device) {
   ManagedMemory& all = managed_memory();
   const std::lock_guard lock(all.mutex);
   std::erase_if(all.blocks, [&](const auto& block) {
-    const ManagedPages& pages = block.second;
-    if (pages.device != device || pages.owner != ManagedOwner::Context) return false;
+    if (block.second.device != device || block.second.mapped_bytes == 0) return false;
     unmap(block.first, block.second);
     return true;
   });

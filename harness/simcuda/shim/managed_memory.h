@@ -14,12 +14,9 @@ struct ManagedBlock {
   int device = 0;  // that was current when it was made
 };
 
-inline constexpr std::size_t kManagedBytesMax = std::size_t{1} << 46;
-
-// What takes managed memory along when it ends. A reset leaves pools and their blocks.
-enum class ManagedOwner : std::uint8_t { Context, Pool };
-// Managed memory of that many bytes (above 0); null where there is no address space.
-[[nodiscard]] void* make_managed(std::size_t size_bytes, int device, ManagedOwner owner);
+// A block of a pool is managed memory until free_managed; the pool keeps its addresses. A reset
+// leaves it.
+void adopt_managed(const void* pointer, std::size_t size_bytes, int device);
 
 // The one that holds the pointer.
 [[nodiscard]] ManagedBlock managed_block(const void* pointer);

@@ -39,15 +39,15 @@ cudaError_t deallocate(ThreadState& thread, void* pointer) {
     return cudaSuccess;
   }
   SimulatedDevice* device = device_of_address(address);
-  if (device == nullptr) {
-    return free_to_host_pool(pointer) || free_managed(pointer) ? cudaSuccess
-                                                               : cudaErrorInvalidValue;
-  }
+  const bool is_host = device == nullptr;
+  if (is_host) device = device_of_host_block(pointer);
+  if (device == nullptr) return free_managed(pointer) ? cudaSuccess : cudaErrorInvalidValue;
   if ((slow_reasons.load(std::memory_order_relaxed) & kGpuFaults) != 0 &&
       next_free_leaks(device->index)) {
     return cudaSuccess;
   }
   promise_before(thread, device);  // for whoever looks at the memory then (simcu_view)
+  if (is_host) forget_host_block(pointer);
   const TickScope ticks(thread);
   std::unique_lock lock(device->mutex);
   const Outcome outcome = wait_for_gates(

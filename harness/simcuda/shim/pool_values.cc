@@ -13,8 +13,12 @@ enum : int {
   kLocationId = 0xB,
   kLocationType = 0xC,
   kMaxPoolSize = 0xD,
-  kHwDecompressEnabled = 0xE
+  kHwDecompressEnabled = 0xE,
+  kLocalityDomainId = 0xF
 };
+
+// Of CUDA 13.4: the place's number has the device in its lowest byte and the domain in the next.
+constexpr int kDeviceLocalityDomain = 6;
 
 }  // namespace
 
@@ -37,35 +41,57 @@ bool get_pool_identity(const PoolIdentity& pool, int attribute, void* value) {
       return true;
     case kHwDecompressEnabled:
       return give(0);
+    case kLocalityDomainId:
+      return give(-1);  // of no domain, as on every device that is one
     default:
       return false;
   }
 }
 
-cudaError_t set_pool_value(MemoryPool& pool, cudaMemPoolAttr attribute, const void* value) {
-  int flag = 0;
-  std::uint64_t bytes = 0;
-  if (attribute <= cudaMemPoolReuseAllowInternalDependencies) {
-    std::memcpy(&flag, value, sizeof flag);
-  } else {
-    std::memcpy(&bytes, value, sizeof bytes);
+std::optional<cudaMemLocation> pool_place(const cudaMemLocation& location, int allocation_type) {
+  switch (static_cast<int>(location.type)) {
+    case cudaMemLocationTypeInvalid:  // also "nowhere in particular", for managed memory
+    case cudaMemLocationTypeDevice:
+    case cudaMemLocationTypeHost:
+    case cudaMemLocationTypeHostNuma:
+      return location;
+    case kDeviceLocalityDomain:
+      if (allocation_type != cudaMemAllocationTypePinned || (location.id >> 8 & 0xFF) != 0)
+        return std::nullopt;
+      return cudaMemLocation{.type = cudaMemLocationTypeDevice, .id = location.id & 0xFF};
+    default:
+      return std::nullopt;
   }
+}
+
+cudaError_t set_pool_value(MemoryPool& pool, cudaMemPoolAttr attribute, const void* value) {
+  // Only an attribute that is known has a value of a known size.
+  const auto flag = [&] {
+    int given = 0;
+    std::memcpy(&given, value, sizeof given);
+    return given != 0;
+  };
+  const auto bytes = [&] {
+    std::uint64_t given = 0;
+    std::memcpy(&given, value, sizeof given);
+    return given;
+  };
   switch (attribute) {
     case cudaMemPoolReuseFollowEventDependencies:
-      pool.set_follow_event_dependencies(flag != 0);
+      pool.set_follow_event_dependencies(flag());
       return cudaSuccess;
     case cudaMemPoolReuseAllowOpportunistic:
-      pool.set_allow_opportunistic(flag != 0);
+      pool.set_allow_opportunistic(flag());
       return cudaSuccess;
     case cudaMemPoolReuseAllowInternalDependencies:
-      pool.set_allow_internal_dependencies(flag != 0);
+      pool.set_allow_internal_dependencies(flag());
       return cudaSuccess;
     case cudaMemPoolAttrReleaseThreshold:
-      pool.set_release_threshold(bytes);
+      pool.set_release_threshold(bytes());
       return cudaSuccess;
     case cudaMemPoolAttrReservedMemHigh:
     case cudaMemPoolAttrUsedMemHigh:
-      if (bytes != 0) {
+      if (bytes() != 0) {
         return cudaErrorInvalidValue;  // the high marks can only be set back
       }
       if (attribute == cudaMemPoolAttrReservedMemHigh) {

@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "harness/simcuda/core/memory_pool.h"
 
@@ -15,7 +16,8 @@ namespace simcuda {
 [[nodiscard]] cudaError_t get_pool_value(const MemoryPool& pool, cudaMemPoolAttr attribute,
                                          void* value);
 
-// What a pool was made as. Headers from CUDA 13.2 on name the attributes that ask for it.
+// What a pool was made as. Headers from CUDA 13.2 on name the attributes that ask for it, that of
+// the locality domain from 13.4 on.
 struct PoolIdentity {
   int allocation_type = cudaMemAllocationTypePinned;
   int location_type = cudaMemLocationTypeDevice;
@@ -24,5 +26,10 @@ struct PoolIdentity {
 };
 // Whether the attribute is one of these; then the value is given.
 [[nodiscard]] bool get_pool_identity(const PoolIdentity& pool, int attribute, void* value);
+
+// A place that pools of that kind may have, as CUDA 13.0 names it. CUDA 13.4 also names domains of
+// a device, for pinned memory: the only one is the whole device. Nothing where no pool can be.
+[[nodiscard]] std::optional<cudaMemLocation> pool_place(const cudaMemLocation& location,
+                                                        int allocation_type);
 
 }  // namespace simcuda

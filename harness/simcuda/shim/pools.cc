@@ -28,48 +28,59 @@ cudaError_t with_pool(cudaMemPool_t handle, Body body) {
   return pool == nullptr ? cudaErrorInvalidValue : body(*pool, *object);
 }
 
-cudaError_t create_pool(ThreadState& thread, cudaMemPool_t* result,
-                        const cudaMemPoolProps* properties) {
-  if (result == nullptr || properties == nullptr) {
-    return cudaErrorInvalidValue;
-  }
-  if (properties->handleTypes == cudaMemHandleTypeNone &&
-      is_host_pool(properties->allocType, properties->location.type)) {
-    thread.charge(CostId::PoolCreate);
-    return create_host_pool(result, *properties, thread.device);
-  }
-  if (properties->allocType != cudaMemAllocationTypePinned ||
-      properties->location.type != cudaMemLocationTypeDevice) {
-    return cudaErrorInvalidValue;
-  }
-  SimulatedDevice* device = device_at(properties->location.id);
-  if (device == nullptr) {
-    return cudaErrorInvalidValue;
-  }
-  if (properties->handleTypes != cudaMemHandleTypeNone) {
-    return lack(thread, "pool with handles for other processes",
-                "simcuda: pools cannot be shared between processes");
-  }
+cudaError_t create_device_pool(ThreadState& thread, cudaMemPool_t* result, SimulatedDevice& device,
+                               const PoolIdentity& identity) {
   const TickScope ticks(thread);
-  const std::lock_guard lock(device->mutex);
-  const PoolOutcome outcome = device->core.create_pool(properties->maxSize);
+  const std::lock_guard lock(device.mutex);
+  const PoolOutcome outcome = device.core.create_pool(identity.max_bytes);
   thread.charge(CostId::PoolCreate);
   if (outcome.status != Status::Ok) {
     return to_error(outcome.status);
   }
-  SimPool* pool = device->new_pool(outcome.pool);
+  SimPool* pool = device.new_pool(outcome.pool);
   if (pool == nullptr) return cudaErrorMemoryAllocation;
-  pool->max_bytes = properties->maxSize;
+  pool->identity = identity;
   *result = reinterpret_cast<cudaMemPool_t>(pool);
   return cudaSuccess;
 }
 
+// As cudaMemPoolCreate's manual has it: only pools of a device or of a NUMA node have handles.
+cudaError_t create_pool(ThreadState& thread, cudaMemPool_t* result,
+                        const cudaMemPoolProps* properties) {
+  if (result == nullptr || properties == nullptr) return cudaErrorInvalidValue;
+  const std::optional<cudaMemLocation> place =
+      pool_place(properties->location, properties->allocType);
+  if (!place) return cudaErrorInvalidValue;
+  const bool is_pinned = properties->allocType == cudaMemAllocationTypePinned;
+  const bool is_host = is_host_pool(properties->allocType, place->type);
+  const bool can_have_handles = is_pinned && place->type != cudaMemLocationTypeHost;
+  const bool has_handles = properties->handleTypes != cudaMemHandleTypeNone;
+  if (has_handles && !can_have_handles) return cudaErrorInvalidValue;
+  const PoolIdentity identity{.allocation_type = properties->allocType,
+                              .location_type = place->type,
+                              .location_id = place->id,
+                              .max_bytes = properties->maxSize};
+  if (is_host && !has_handles) {
+    thread.charge(CostId::PoolCreate);
+    return create_host_pool(thread, result, identity);
+  }
+  if (!is_host && (!is_pinned || place->type != cudaMemLocationTypeDevice))
+    return cudaErrorInvalidValue;
+  SimulatedDevice* const device = is_host ? current_device(thread) : device_at(place->id);
+  if (device == nullptr) return cudaErrorInvalidValue;
+  if (has_handles) {
+    return lack(thread, "pool with handles for other processes",
+                "simcuda: pools cannot be shared between processes");
+  }
+  return create_device_pool(thread, result, *device, identity);
+}
+
 cudaError_t destroy_pool(ThreadState& thread, cudaMemPool_t handle) {
-  if (const auto host = destroy_host_pool(handle)) return *host;
   SimPool* pool = resolve_pool(handle);
-  if (pool == nullptr || pool == pool->device->default_pool) {
+  if (pool == nullptr || pool == pool->device->default_pool || pool->is_default) {
     return cudaErrorInvalidValue;
   }
+  leave_place(pool);
   const TickScope ticks(thread);
   SimulatedDevice& device = *pool->device;
   const std::lock_guard lock(device.mutex);
@@ -85,20 +96,21 @@ cudaError_t destroy_pool(ThreadState& thread, cudaMemPool_t handle) {
   return to_error(outcome.status);
 }
 
-// The pool's own device always has access; its peers have what they are given.
+// The pool's own device, or the host, always has access; others have what they are given.
 cudaError_t set_access(SimPool& pool, const cudaMemAccessDesc* descriptions, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     const cudaMemAccessDesc& wanted = descriptions[i];
+    if (pool.is_host && wanted.location.type != cudaMemLocationTypeDevice) continue;
     if (wanted.location.type != cudaMemLocationTypeDevice ||
         device_at(wanted.location.id) == nullptr) {
       return cudaErrorInvalidDevice;
     }
-    const bool own = wanted.location.id == pool.device->index;
+    const bool own = !pool.is_host && wanted.location.id == pool.device->index;
     if (own && wanted.flags != cudaMemAccessFlagsProtReadWrite) {
       return cudaErrorInvalidValue;
     }
     if (own) continue;
-    if (!can_be_peers(wanted.location.id, pool.device->index) &&
+    if (!pool.is_host && !can_be_peers(wanted.location.id, pool.device->index) &&
         wanted.flags != cudaMemAccessFlagsProtNone) {
       return cudaErrorInvalidDevice;
     }
@@ -110,9 +122,6 @@ cudaError_t set_access(SimPool& pool, const cudaMemAccessDesc* descriptions, std
 cudaError_t set_pool_attribute(ThreadState& thread, cudaMemPool_t pool, int attribute,
                                const void* value) {
   thread.charge(CostId::PoolSetAttribute);
-  if (const auto host =
-          value == nullptr ? std::nullopt : set_host_pool_value(pool, attribute, value))
-    return *host;
   return value == nullptr
              ? cudaErrorInvalidValue
              : with_pool(pool, [&](MemoryPool& core, SimPool&) {
@@ -123,15 +132,10 @@ cudaError_t set_pool_attribute(ThreadState& thread, cudaMemPool_t pool, int attr
 cudaError_t get_pool_attribute(ThreadState& thread, cudaMemPool_t pool, int attribute,
                                void* value) {
   thread.charge(CostId::PoolGetAttribute);
-  if (const auto host =
-          value == nullptr ? std::nullopt : get_host_pool_value(pool, attribute, value))
-    return *host;
   return value == nullptr
              ? cudaErrorInvalidValue
              : with_pool(pool, [&](MemoryPool& core, SimPool& made) {
-                 const PoolIdentity identity{.location_id = made.device->index,
-                                             .max_bytes = made.max_bytes};
-                 if (get_pool_identity(identity, attribute, value)) return cudaSuccess;
+                 if (get_pool_identity(made.identity, attribute, value)) return cudaSuccess;
                  return get_pool_value(core, static_cast<cudaMemPoolAttr>(attribute), value);
                });
 }
@@ -139,7 +143,6 @@ cudaError_t get_pool_attribute(ThreadState& thread, cudaMemPool_t pool, int attr
 cudaError_t trim_pool(ThreadState& thread, cudaMemPool_t pool, std::size_t keep_bytes) {
   const TickScope ticks(thread);
   thread.charge(CostId::PoolTrim);
-  if (is_live_host_pool(pool)) return cudaSuccess;  // it keeps nothing
   return with_pool(pool, [&](MemoryPool&, SimPool& object) {
     const Outcome outcome = object.device->core.trim_pool(object.id, keep_bytes);
     charge_work(thread, *object.device, outcome.work);
@@ -147,21 +150,9 @@ cudaError_t trim_pool(ThreadState& thread, cudaMemPool_t pool, std::size_t keep_
   });
 }
 
-// Every device may use the host's memory anyway.
-cudaError_t check_devices(const cudaMemAccessDesc* descriptions, std::size_t count) {
-  if (descriptions == nullptr && count != 0) return cudaErrorInvalidValue;
-  for (std::size_t i = 0; i < count; ++i) {
-    const cudaMemLocation& location = descriptions[i].location;
-    if (location.type == cudaMemLocationTypeDevice && device_at(location.id) == nullptr)
-      return cudaErrorInvalidDevice;
-  }
-  return cudaSuccess;
-}
-
 cudaError_t set_pool_access(ThreadState& thread, cudaMemPool_t pool,
                             const cudaMemAccessDesc* descriptions, std::size_t count) {
   thread.charge(CostId::PoolSetAttribute);
-  if (is_live_host_pool(pool)) return check_devices(descriptions, count);
   return with_pool(pool, [&](MemoryPool&, SimPool& object) {
     return descriptions == nullptr && count != 0 ? cudaErrorInvalidValue
                                                  : set_access(object, descriptions, count);
@@ -174,15 +165,11 @@ cudaError_t get_pool_access(ThreadState& thread, cudaMemAccessFlags* flags, cuda
   if (flags == nullptr || location == nullptr) {
     return cudaErrorInvalidValue;
   }
-  if (is_live_host_pool(pool)) {
-    *flags = cudaMemAccessFlagsProtReadWrite;
-    return cudaSuccess;
-  }
   return with_pool(pool, [&](MemoryPool&, SimPool& object) {
+    const bool is_device = location->type == cudaMemLocationTypeDevice;
     const bool own =
-        location->type == cudaMemLocationTypeDevice && location->id == object.device->index;
-    if (!own &&
-        (location->type != cudaMemLocationTypeDevice || device_at(location->id) == nullptr)) {
+        object.is_host ? !is_device : is_device && location->id == object.device->index;
+    if (!own && (!is_device || device_at(location->id) == nullptr)) {
       return cudaErrorInvalidDevice;
     }
     *flags = own ? cudaMemAccessFlagsProtReadWrite
@@ -212,20 +199,23 @@ cudaError_t current_pool(ThreadState& thread, cudaMemPool_t* pool, int index) {
   return cudaSuccess;
 }
 
-// The pool that is the location's at first, or the one that allocations there use now.
-enum class PoolRole : std::uint8_t { Default, Current };
 cudaError_t pool_of_location(ThreadState& thread, cudaMemPool_t* pool,
                              const cudaMemLocation* location, int allocation_type, PoolRole role) {
   if (pool == nullptr || location == nullptr) return cudaErrorInvalidValue;
-  if (is_host_pool(allocation_type, location->type)) {
-    return default_host_pool(pool, *location, allocation_type, thread.device);
+  const std::optional<cudaMemLocation> place = pool_place(*location, allocation_type);
+  if (!place) return cudaErrorInvalidValue;
+  if (is_host_pool(allocation_type, place->type)) {
+    return host_pool_of_place(thread, pool,
+                              {.allocation_type = allocation_type,
+                               .location_type = place->type,
+                               .location_id = place->id},
+                              role);
   }
-  if (allocation_type != cudaMemAllocationTypePinned ||
-      location->type != cudaMemLocationTypeDevice) {
+  if (allocation_type != cudaMemAllocationTypePinned || place->type != cudaMemLocationTypeDevice) {
     return cudaErrorInvalidValue;
   }
-  return role == PoolRole::Default ? default_pool(thread, pool, location->id)
-                                   : current_pool(thread, pool, location->id);
+  return role == PoolRole::Default ? default_pool(thread, pool, place->id)
+                                   : current_pool(thread, pool, place->id);
 }
 
 // No pool has handles for other processes.
@@ -240,12 +230,30 @@ cudaError_t set_current_pool(ThreadState& thread, int index, cudaMemPool_t pool)
   if (device == nullptr) {
     return cudaErrorInvalidDevice;
   }
-  if (object == nullptr || object->device != device) {
+  if (object == nullptr || object->device != device || object->is_host) {
     return cudaErrorInvalidValue;
   }
   const std::lock_guard lock(device->mutex);
   device->current_pool = object;
   return cudaSuccess;
+}
+
+cudaError_t set_pool_of_location(ThreadState& thread, const cudaMemLocation* location,
+                                 int allocation_type, cudaMemPool_t pool) {
+  if (location == nullptr) return cudaErrorInvalidValue;
+  const std::optional<cudaMemLocation> place = pool_place(*location, allocation_type);
+  SimPool* const object = resolve_pool(pool);
+  if (!place || object == nullptr) return cudaErrorInvalidValue;
+  if (!is_host_pool(allocation_type, place->type)) {
+    return allocation_type == cudaMemAllocationTypePinned &&
+                   place->type == cudaMemLocationTypeDevice
+               ? set_current_pool(thread, place->id, pool)
+               : cudaErrorInvalidValue;
+  }
+  thread.charge(CostId::PoolSetAttribute);
+  return set_host_pool_of_place(
+      object,
+      {.allocation_type = allocation_type, .location_type = place->type, .location_id = place->id});
 }
 
 // The driver's structures are the runtime's under other names: fields, order and enumerators.
@@ -366,6 +374,17 @@ SIMCUDA_DRIVER(cuMemGetMemPool,
                (as_number(type)),
                pool_of_location(thread, pool, as_runtime<cudaMemLocation>(location), type,
                                 PoolRole::Current))
+
+SIMCUDA_EXPORT cudaError_t cudaMemSetMemPool(cudaMemLocation* location, cudaMemAllocationType type,
+                                             cudaMemPool_t pool) {
+  return runtime_call<"cudaMemSetMemPool">(
+      {as_number(type), number(pool)},
+      [&](ThreadState& thread) { return set_pool_of_location(thread, location, type, pool); });
+}
+SIMCUDA_DRIVER(cuMemSetMemPool,
+               (CUmemLocation * location, CUmemAllocationType type, CUmemoryPool pool),
+               (as_number(type), number(pool)),
+               set_pool_of_location(thread, as_runtime<cudaMemLocation>(location), type, pool))
 #endif
 
 }  // namespace simcuda

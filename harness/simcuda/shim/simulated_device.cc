@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "harness/simcuda/shim/handle_arena.h"
+#include "harness/simcuda/shim/host_memory.h"
 #include "harness/simcuda/shim/jumps.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/sanitizers.h"
@@ -50,6 +51,7 @@ DeviceConfig make_config(const Profile& profile, const MemoryContents& contents,
   config.area_end_address = contents.area_window().hi;
   config.area_hole.lo += contents.area_moved_bytes();
   config.area_hole.hi += contents.area_moved_bytes();
+  config.host_bytes = host_total_bytes();
   if (setup.capacity_bytes != 0) {
     config = with_usable_bytes(config, setup.capacity_bytes);
   } else if (setup.total_bytes != 0) {
@@ -119,6 +121,7 @@ SimPool* SimulatedDevice::new_pool(PoolId id) {
   if (pool == nullptr) return nullptr;
   pool->device = this;
   pool->id = id;
+  pool->identity.location_id = index;
   pool->live = true;
   return pool;
 }

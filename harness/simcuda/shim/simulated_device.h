@@ -18,6 +18,7 @@
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/memory_cleaner.h"
 #include "harness/simcuda/shim/memory_contents.h"
+#include "harness/simcuda/shim/pool_values.h"
 #include "harness/simcuda/shim/profile.h"
 
 namespace simcuda {
@@ -48,8 +49,11 @@ struct SimPool {
   SimulatedDevice* device = nullptr;
   std::atomic<PoolId> id = 0;
   std::atomic<bool> live = false;
-  std::uint64_t max_bytes = 0;                                    // as it was asked for; 0: none
-  std::array<cudaMemAccessFlags, kDeviceCountMax> peer_access{};  // by device; none at first
+  PoolIdentity identity;
+  bool is_host = false;     // its memory is the host's
+  bool is_default = false;  // of a place of the host; never destroyed
+  // By device; none at first. A device's own pool needs none.
+  std::array<cudaMemAccessFlags, kDeviceCountMax> peer_access{};
 };
 
 // A function of the program that waits for its place in a stream.
@@ -84,6 +88,7 @@ class SimulatedDevice {
   std::vector<PendingHostFunction> host_functions;  // behind closed gates
   std::condition_variable gate_opened;
   std::map<int, std::uint64_t> limits;  // by cudaLimit
+  std::map<PoolId, Range> host_ranges;  // mapped for pools of the host's memory
   // Captured streams that follow the legacy stream, which cannot be used meanwhile.
   std::atomic<std::uint32_t> blocking_capture_count = 0;
 

@@ -136,6 +136,29 @@ TEST_CASE("a pool grows in chunks of 32 MiB and gives them back at synchronisati
   CHECK(usage.used_bytes_high == 40 * kMiB);
 }
 
+TEST_CASE("a pool of host memory takes the device's only where the two are one") {
+  constexpr std::uint64_t kLo = std::uint64_t{1} << 45;
+  for (const bool is_one_pool : {false, true}) {
+    Device device(with_shared_host(
+        plain(),
+        {.is_one_pool = is_one_pool, .own_bytes = 0, .reserve_bytes = 0, .cached_bytes = 0}));
+    const StreamId stream = add_stream(device);
+    // Room for two chunks.
+    const PoolId pool = device.create_host_pool({kLo, kLo + 4 * kChunkBytes}).pool;
+    const AllocationOutcome block = device.allocate_async(kMiB, stream, pool, 0);
+    CHECK(block.address == kLo);
+    CHECK(device.used_bytes() == (is_one_pool ? kChunkBytes : 0));
+    CHECK(device.allocate_async(3 * kChunkBytes, stream, pool, 0).status == Status::OutOfMemory);
+    // It lives until its last block is free.
+    REQUIRE(device.destroy_pool(pool, 0).status == Status::Ok);
+    CHECK(device.holds_pool(pool));
+    REQUIRE(device.deallocate_async(block.address, stream, 0).status == Status::Ok);
+    REQUIRE(device.synchronize_device(0).status == Status::Ok);
+    CHECK_FALSE(device.holds_pool(pool));
+    CHECK(device.used_bytes() == 0);
+  }
+}
+
 TEST_CASE("a threshold keeps memory, and setting it counts as something to settle") {
   Device device(plain());
   MemoryPool& pool = *device.pool(kDefaultPool);
