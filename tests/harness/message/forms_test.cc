@@ -215,6 +215,35 @@ const std::vector<Case>& cases() {
        "allocate "
        "memory: you tried to allocate 68719476736 bytes. Error code 12",
        {{Asked, "68719476736 bytes"}}},
+      {"SGLang's cache on the host",
+       Family::Host,
+       "ValueError: Not enough host memory available. Requesting 20.40 GB but only have 15.00 GB "
+       "free. Please reduce the size of the hierarchical cache.",
+       {{Asked, "20.40 GB"}}},
+      {"a file of shared memory",
+       Family::Host,
+       "RuntimeError: unable to mmap 68719476736 bytes from file </torch_1_2>: Cannot allocate "
+       "memory (12)",
+       {{Asked, "68719476736 bytes"}}},
+      {"a worker that Linux ended",
+       Family::Host,
+       "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.",
+       {}},
+      {"Linux's log",
+       Family::Host,
+       "[ 12.3] Memory cgroup out of memory: Killed process 4711 (python) total-vm:68719476kB",
+       {}},
+      {"Kubernetes", Family::Host, "Last State: Terminated\n  Reason: OOMKilled", {}},
+      {"ggml, pinned",
+       Family::Pinned,
+       "ggml_cuda_host_malloc: failed to allocate 1024.00 MiB of pinned memory: out of memory",
+       {{Asked, "1024.00 MiB"}}},
+      {"TensorFlow, pinned",
+       Family::Pinned,
+       "cuda_driver.cc:893] failed to alloc 8589934592 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: "
+       "out of memory\ndevice_host_allocator.h:46] could not allocate pinned host memory of size: "
+       "8589934592",
+       {{Asked, "8589934592 bytes"}}},
       {"without figures", Family::NoFigures, "RuntimeError: CUDA error: out of memory", {}},
   };
   return all;

@@ -112,6 +112,7 @@ TEST_CASE("no verdict is refuted by the bytes that the figures were rounded from
       case Cause::Spilled:
       case Cause::MissingFigures:
       case Cause::HostMemory:
+      case Cause::PinnedMemory:
       case Cause::State:
         FAIL("these figures are those of a real allocator");
         break;

@@ -3,28 +3,12 @@
 
 #include <string>
 
-#include "harness/tools/why/message/message_text.h"
-#include "harness/tools/why/message/remedies.h"
 #include "tests/catch.h"
-#include "tests/harness/message/find_messages.h"
+#include "tests/harness/message/answers.h"
 
 using namespace allocmark::message;
 
 namespace {
-
-struct Answer {
-  Verdict verdict;
-  Remedy remedy;
-  std::string text;
-};
-
-Answer answer_to(const std::string& text) {
-  const FoundMessages found = find_messages(text);
-  INFO(text);
-  REQUIRE(!found.messages.empty());
-  const Verdict verdict = judge(found.messages[0]);
-  return {verdict, remedy_for(found.messages[0], verdict), to_text(found, "oom.txt")};
-}
 
 std::string modern(const std::string& asked, const std::string& total, const std::string& free,
                    const std::string& middle, const std::string& allocated,
@@ -33,10 +17,6 @@ std::string modern(const std::string& asked, const std::string& total, const std
          total + " of which " + free + " is free. " + middle + "Of the allocated memory " +
          allocated + " is allocated by PyTorch, and " + unallocated +
          " is reserved by PyTorch but unallocated.";
-}
-
-bool has(const std::string& text, const std::string& words) {
-  return text.find(words) != std::string::npos;
 }
 
 }  // namespace

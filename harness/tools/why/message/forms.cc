@@ -129,8 +129,22 @@ constexpr std::array kVllmBefore = {Pattern{Total, "Free memory on device ~ / {}
 
 constexpr std::array kVllmPoolAnchors = {Anchor{"out of memory at ~ cumem_allocator"}};
 
+// The last three are Linux's and Kubernetes' of a process that was ended.
 constexpr std::array kHostAnchors = {Anchor{"DefaultCPUAllocator: ~ you tried to allocate {}"},
-                                     Anchor{"Unable to allocate {} for an array with shape"}};
+                                     Anchor{"Unable to allocate {} for an array with shape"},
+                                     Anchor{"Not enough host memory available. Requesting {} but"},
+                                     Anchor{"unable to mmap {} from file"},
+                                     Anchor{"is killed by signal: Killed"},
+                                     Anchor{"Out of memory: Killed process"},
+                                     Anchor{"Reason: OOMKilled"}};
+
+// ggml's and TensorFlow's.
+constexpr std::array kPinnedAnchors = {
+    Anchor{"failed to allocate {} of pinned memory"}, Anchor{"failed to alloc {} on host"},
+    Anchor{"could not allocate pinned host memory of size: {}", Asked, true}};
+// What the runtime answers to a size that it does not pin in one piece.
+constexpr std::array kPinnedArgumentAnchors = {Anchor{"CUDA error: invalid argument"},
+                                               Anchor{"HIP error: invalid argument"}};
 
 constexpr std::array kNoFigureAnchors = {Anchor{"CUDA error: out of memory"},
                                          Anchor{"HIP error: out of memory"},
@@ -177,6 +191,15 @@ constexpr std::array kForms = {
     Form{Family::Vllm, "vLLM", kVllmAnchors, kVllmPatterns, {}, kVllmBefore},
     Form{Family::VllmPool, "vLLM's CuMemAllocator", kVllmPoolAnchors, {}},
     Form{Family::Host, "host memory", kHostAnchors, {}, kBareStyle},
+    Form{Family::Pinned, "pinned memory of the host", kPinnedAnchors, {}, kBareStyle},
+    Form{Family::Pinned,
+         "pinned memory of the host",
+         kPinnedArgumentAnchors,
+         {},
+         {},
+         {},
+         false,
+         true},
     Form{Family::NoFigures, "an error without figures", kNoFigureAnchors, {}}};
 
 constexpr std::array<QuantityWords, kQuantityCount> kWords = {{

@@ -28,6 +28,7 @@ enum class Family : std::uint8_t {
   Vllm,
   VllmPool,   // vLLM's CuMemAllocator, which sleep mode is made of
   Host,       // memory of the host, not of a GPU
+  Pinned,     // memory of the host that was to be pinned
   NoFigures,  // an error that says that memory ran out and not how much
 };
 
@@ -77,6 +78,8 @@ struct Form {
   std::span<const Pattern> before{};  // looked for before it: the last one counts
   // A part of the message of this family before it, with nothing that was asked.
   bool continues = false;
+  // Common words that are a message only where the text says that pinning failed.
+  bool only_pinning = false;
 };
 
 [[nodiscard]] std::span<const Form> all_forms();

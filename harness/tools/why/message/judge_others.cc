@@ -345,16 +345,9 @@ Verdict judge_summary(const Message& message) {
 }
 
 Verdict judge_without_figures(const Message& message) {
+  if (message.is_pinning) return judge_pinning(message);
+  if (message.form->family == Family::Host) return judge_host(message);
   Verdict verdict;
-  if (message.form->family == Family::Host) {
-    verdict.cause = Cause::HostMemory;
-    verdict.help = Help::No;
-    verdict.answer = fmt::format(
-        "{} failed in the host's memory, not on a GPU: no setting of PyTorch's GPU allocator can "
-        "help",
-        request_words(message));
-    return verdict;
-  }
   if (message.is_absurd) {
     verdict.cause = Cause::TooBig;
     verdict.help = Help::No;

@@ -23,6 +23,9 @@ namespace allocmark::message {
 // A table of what is held; nothing failed.
 [[nodiscard]] Verdict judge_summary(const Message& message);
 [[nodiscard]] Verdict judge_without_figures(const Message& message);
+// Its parts for memory of the host: not there, or not pinned.
+[[nodiscard]] Verdict judge_host(const Message& message);
+[[nodiscard]] Verdict judge_pinning(const Message& message);
 
 // "20.00 MiB" as the message has it, else as `show` does.
 [[nodiscard]] std::string told(const Figure& figure);

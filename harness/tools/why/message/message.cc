@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "harness/tools/why/message/pattern.h"
+#include "harness/tools/why/message/pinning.h"
 #include "harness/tools/why/message/tensor_shape.h"
 #include "workloads/trace/byte_stream.h"
 
@@ -239,6 +240,10 @@ Message message_of(const Hit& hit, const std::string& plain, std::size_t end) {
       message.set(Quantity::Asked, exact_figure(*size_bytes));
   }
   take_words(&message, text);
+  const bool has_size = message.of(Quantity::Asked).has_value();
+  message.is_pinning = message.form->family == Family::Pinned && has_size;
+  if (message.form->only_pinning || message.form->family == Family::NoFigures)
+    message.is_pinning = says_pinning(plain, begin, end);
   return message;
 }
 
@@ -309,12 +314,16 @@ void MessageReader::scan(const PlainText& plain) {
   const Hit* last = nullptr;
   for (std::size_t i = 0; i < hits.size(); ++i) {
     if (last != nullptr && belongs_to(hits[i], *last)) continue;
-    last = &hits[i];
+    const Hit* const before = std::exchange(last, &hits[i]);
     std::size_t end = std::min(plain.text.size(), last->match.begin + kWindow);
     const auto next = std::find_if(hits.begin() + static_cast<std::ptrdiff_t>(i) + 1, hits.end(),
                                    [last](const Hit& hit) { return !belongs_to(hit, *last); });
     if (next != hits.end()) end = std::min(end, std::max(next->match.begin, last->match.end));
     Message message = message_of(*last, plain.text, end);
+    if (message.form->only_pinning && !message.is_pinning) {
+      last = before;
+      continue;
+    }
     message.line = line_count_ + plain.line_index(last->match.begin) + 1;
     keep(std::move(message));
   }

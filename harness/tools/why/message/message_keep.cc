@@ -20,6 +20,7 @@ Family speaker(const Message& message) {
 // `later` says nothing that `earlier` does not say.
 bool repeats(const Message& later, const Message& earlier) {
   if (speaker(later) != speaker(earlier) || later.no_sizes != earlier.no_sizes) return false;
+  if (later.is_pinning != earlier.is_pinning) return false;
   const bool same_asked = later.of(Quantity::Asked) && earlier.of(Quantity::Asked);
   for (std::size_t i = 0; i < kQuantityCount; ++i) {
     if (!later.figures[i]) continue;
@@ -56,9 +57,11 @@ void MessageReader::keep(Message message) {
     largest_chunk_ = exact_figure(0);
     if (before != kept.rend()) return join(message, &*before);
   }
+  const Family family = message.form->family;
   const bool says_something =
-      message.form->family != Family::NoFigures &&
-      (has_figures(message) || message.is_rejection || message.form->family == Family::Vllm);
+      message.is_pinning || family == Family::Host ||
+      (family != Family::NoFigures &&
+       (has_figures(message) || message.is_rejection || family == Family::Vllm));
   std::vector<Message>& list = says_something ? kept : without_figures_;
   for (Message& earlier : list) {
     if (!repeats(message, earlier)) continue;

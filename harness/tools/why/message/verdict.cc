@@ -77,6 +77,7 @@ Verdict judge(const Message& message) {
       return judge_summary(message);
     case Family::VllmPool:
     case Family::Host:
+    case Family::Pinned:
     case Family::NoFigures:
       return judge_without_figures(message);
   }
@@ -84,10 +85,12 @@ Verdict judge(const Message& message) {
 }
 
 std::string_view to_string(Cause cause) {
-  static constexpr std::array kNames = {
-      "too_big", "fragmentation_possible", "outside_limit", "process_limit",   "address_space",
-      "spilled", "contradiction",          "borderline",    "missing_figures", "host_memory",
-      "state"};
+  static constexpr std::array kNames = {"too_big",         "fragmentation_possible",
+                                        "outside_limit",   "process_limit",
+                                        "address_space",   "spilled",
+                                        "contradiction",   "borderline",
+                                        "missing_figures", "host_memory",
+                                        "pinned_memory",   "state"};
   ALLOCMARK_ASSERT(static_cast<std::size_t>(cause) < kNames.size());
   return kNames[static_cast<std::size_t>(cause)];
 }

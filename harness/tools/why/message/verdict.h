@@ -24,6 +24,7 @@ enum class Cause : std::uint8_t {
   Borderline,             // the printed figures are too coarse
   MissingFigures,         // the text does not say enough
   HostMemory,             // no GPU's memory
+  PinnedMemory,           // memory of the host that could not be pinned
   State,                  // a table: nothing failed
 };
 

@@ -1,0 +1,39 @@
+// A request that the host did not serve, or did not pin; see judges.h.
+#include <fmt/format.h>
+
+#include "harness/tools/why/message/judges.h"
+
+namespace allocmark::message {
+
+Verdict judge_host(const Message& message) {
+  Verdict verdict{.cause = Cause::HostMemory, .help = Help::No};
+  verdict.answer = fmt::format(
+      "{} failed in the host's memory, not on a GPU: no setting of PyTorch's GPU allocator can "
+      "help",
+      message.of(Quantity::Asked) ? request_words(message) : std::string("the job"));
+  return verdict;
+}
+
+Verdict judge_pinning(const Message& message) {
+  Verdict verdict{.cause = Cause::PinnedMemory, .help = Help::No};
+  verdict.answer = fmt::format(
+      "{} for pinned memory of the host failed: the host or a limit on it refused, not the card, "
+      "and no setting for the card's memory can help",
+      request_words(message));
+  if (message.form->only_pinning)
+    verdict.facts.push_back(
+        "\"invalid argument\" means a size here: more than is pinned in one piece. PyTorch rounds "
+        "a request up to a power of two before it asks.");
+  if (message.form->family == Family::Pinned && !message.form->only_pinning) {
+    verdict.facts.push_back(
+        "ggml and TensorFlow go on with memory that is not pinned: copies are slower, and the job "
+        "need not fail.");
+    return verdict;
+  }
+  verdict.facts.push_back(
+      "What comes later may say the same and mean nothing: the error stays with the thread until "
+      "the next launch of a kernel reports it again.");
+  return verdict;
+}
+
+}  // namespace allocmark::message
