@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "allocators/caching/config.h"
 #include "allocators/caching/explain.h"
 #include "base/bytes.h"
+#include "harness/core/pinned/pool_replay.h"
 
 namespace allocmark {
 namespace {
@@ -97,6 +99,20 @@ std::vector<PinnedRow> pinned_rows(const PinnedProgram& program,
 std::vector<ExactRow> exact_rows(const PinnedProgram& program) {
   return {{"cudaHostAlloc, cudaMallocHost", replay_exact(program, PinKind::HostAlloc)},
           {"mmap + cudaHostRegister", replay_exact(program, PinKind::HostRegister)}};
+}
+
+std::vector<OtherRow> other_rows(const PinnedProgram& program) {
+  std::vector<OtherRow> rows = {
+      {.pool = "CuPy PinnedMemoryPool", .conf = {}, .use = replay_cupy(program)}};
+  for (const bool keeps_all : {false, true}) {
+    const auto use =
+        replay_pool(program, keeps_all ? std::numeric_limits<std::uint64_t>::max() : 0);
+    if (!use) continue;
+    rows.push_back({.pool = "cudaMallocFromPoolAsync",
+                    .conf = keeps_all ? "release_threshold_mb:max" : "release_threshold_mb:0",
+                    .use = *use});
+  }
+  return rows;
 }
 
 PinnedAdvice advise_pinned(const PinnedProgram& program, const Rules& rules) {

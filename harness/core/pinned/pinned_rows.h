@@ -33,6 +33,16 @@ struct ExactRow {
 };
 [[nodiscard]] std::vector<ExactRow> exact_rows(const PinnedProgram& program);
 
+// A pool that is not PyTorch's, under one setting.
+struct OtherRow {
+  std::string pool;  // "CuPy PinnedMemoryPool"
+  std::string conf;  // "release_threshold_mb:max"; empty where it has no keys
+  PinnedUse use;
+};
+// CuPy's, and the driver's pool as it is by default and as CCCL sets it. The driver's is missing
+// for a program that is too large (pool_replay.h).
+[[nodiscard]] std::vector<OtherRow> other_rows(const PinnedProgram& program);
+
 struct PinnedAdvice {
   const caching::Rules* rules = nullptr;
   std::vector<PinnedRow> rows;  // settings that the release has and that are safe, the best first

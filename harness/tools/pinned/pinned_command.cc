@@ -74,15 +74,13 @@ void add_pinned(CLI::App* app, PinnedCommand* command) {
   app->footer(kPinnedFooter);
 }
 
-constexpr const char* kCupyPool = "PinnedMemoryPool";
-
 struct PinnedAnswer {
   std::vector<Buffers> buffers;  // empty with a workload
   std::string workload;          // empty with buffers
   PinnedProgram program;
   std::vector<PinnedRow> rows;
   std::vector<ExactRow> exact;
-  PinnedUse cupy;
+  std::vector<OtherRow> others;
   PinnedAdvice advice;  // for the newest of the releases asked for
 };
 
@@ -149,7 +147,7 @@ PinnedAnswer answer_of(const PinnedCommand& command) {
   answer.program = program_of(command, answer.buffers);
   answer.rows = pinned_rows(answer.program, releases, conf);
   answer.exact = exact_rows(answer.program);
-  answer.cupy = replay_cupy(answer.program);
+  answer.others = other_rows(answer.program);
   answer.advice = advise_pinned(answer.program, *releases.back());
   return answer;
 }
@@ -214,8 +212,9 @@ void print_table(const PinnedAnswer& answer) {
   }
   for (const ExactRow& row : answer.exact)
     text += fmt::format("{:<13} {}  exact: {}\n", "any", use_text(row.use, asked_bytes), row.name);
-  text +=
-      fmt::format("{:<13} {}  CuPy: {}\n", "any", use_text(answer.cupy, asked_bytes), kCupyPool);
+  for (const OtherRow& row : answer.others)
+    text += fmt::format("{:<13} {}  {}{}{}\n", "any", use_text(row.use, asked_bytes), row.pool,
+                        row.conf.empty() ? "" : ", ", row.conf);
   for (const PinnedRow& row : answer.rows) {
     for (const std::string& danger : row.dangers) text += "danger: " + danger + "\n";
   }
@@ -261,8 +260,12 @@ void print_json(const PinnedAnswer& answer) {
     one.update(json_of(row.use));
     json["exact"].push_back(std::move(one));
   }
-  json["others"] = nlohmann::ordered_json::array({{{"pool", std::string("CuPy ") + kCupyPool}}});
-  json["others"].front().update(json_of(answer.cupy));
+  json["others"] = nlohmann::ordered_json::array();
+  for (const OtherRow& row : answer.others) {
+    nlohmann::ordered_json one = {{"pool", row.pool}, {"conf", row.conf}};
+    one.update(json_of(row.use));
+    json["others"].push_back(std::move(one));
+  }
   json["best"] = json_of(answer, answer.advice.rows.front());
   fmt::print("{}\n", json_text(json, 1));
 }

@@ -5,12 +5,14 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "allocators/caching/config.h"
 #include "allocators/caching/release.h"
 #include "base/bytes.h"
 #include "harness/core/pinned/host_replay.h"
 #include "harness/core/pinned/pinned_rows.h"
+#include "harness/core/pinned/pool_replay.h"
 #include "tests/catch.h"
 #include "tests/support/trace_files.h"
 #include "workloads/open_workload.h"
@@ -188,6 +190,48 @@ TEST_CASE("CuPy's pool serves a size by blocks of that size alone, once their co
   const std::string behind = "host_alloc,3,5000000,0\nkernel,0,900000000,2\nhost_record,3,0,2\n" +
                              copied + "host,0,800000000,0\nhost_alloc,2,3000001,0\n";
   CHECK(pins(behind).pin_count == 3);
+}
+
+TEST_CASE("a pool of the driver takes chunks of 32 MiB, and its threshold says what it keeps") {
+  constexpr std::uint64_t kAll = ~std::uint64_t{0};
+  const auto use = [](const std::string& rows, std::uint64_t threshold_bytes) {
+    return replay_pool(program_of_rows(rows), threshold_bytes).value();
+  };
+  const std::string twice =
+      "host_alloc,1,3145728,0\nhost_free,1,0,0\nsync,0,0,0\n"
+      "host_alloc,2,3145728,0\nhost_free,2,0,0\n";
+  CHECK(use(twice, 0) == PinnedUse{.pinned_bytes_peak = 32 * kMiB,
+                                   .pin_count = 2,
+                                   .unpin_count = 1,
+                                   .pinning_ns = 32 * (2 * 372'000 + 137'000)});
+  CHECK(use(twice, kAll) == PinnedUse{.pinned_bytes_peak = 32 * kMiB,
+                                      .pin_count = 1,
+                                      .unpin_count = 0,
+                                      .pinning_ns = 32 * 372'000});
+  // Two chunks; while a copy still uses the block, the next one needs a third.
+  const std::string copied =
+      "host_alloc,1,41943040,0\nkernel,0,5000000,1\nhost_record,1,0,1\nhost_free,1,0,0\n";
+  const std::string next = "host_alloc,2,41943040,0\n";
+  CHECK(use(copied + next, kAll).pinned_bytes_peak == 96 * kMiB);
+  CHECK(use(copied + "sync,0,0,0\n" + next, kAll).pinned_bytes_peak == 64 * kMiB);
+  // A kernel that only a wait ends.
+  CHECK(use("busy,0,0,1\n" + copied + "host,0,9000000,0\n" + next, kAll).pinned_bytes_peak ==
+        96 * kMiB);
+}
+
+TEST_CASE("pools that are not PyTorch's have a row each, the driver's for each way to set it") {
+  const PinnedProgram program = program_of("offload:kv_cache,buffers=5,buffer_bytes=1.20GiB");
+  const std::vector<OtherRow> rows = other_rows(program);
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0].pool == "CuPy PinnedMemoryPool");
+  CHECK(rows[1].conf == "release_threshold_mb:0");
+  CHECK(rows[2].conf == "release_threshold_mb:max");
+  for (const OtherRow& row : rows) {
+    CHECK(row.use.pinned_bytes_peak >= program.asked_bytes_peak);
+    CHECK(row.use.pinned_bytes_peak <= program.asked_bytes_peak + 32 * kMiB);
+  }
+  const host_caching::Buffers huge{.count = 32, .size_bytes = kGiB * 1024};
+  CHECK(other_rows(pinned_program_of({&huge, 1})).size() == 1);
 }
 
 TEST_CASE("advice says which setting of a release pins least") {
