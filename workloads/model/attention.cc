@@ -38,10 +38,10 @@ void repeat_heads_backward(Tape& tape, Node& node, Backprop& b) {
 }
 
 // cuDNN's: gradients, then a workspace. sizes: bytes of q, of k, of the workspace, width of q,
-// whether q and k have the heads first.
+// whether q and k have the heads first, bytes of v.
 void fused_attention_backward(Tape& tape, Node& node, Backprop& b) {
   for (std::size_t i = 0; i < 3; ++i) {
-    b.out[i].tensor = tape.gradient(node.sizes[i == 0 ? 0 : 1]);
+    b.out[i].tensor = tape.gradient(node.sizes[i < 2 ? i : 6]);
     const bool heads_first = node.sizes[i == 0 ? 4 : 5] == 1;
     b.out[i].layout = heads_first ? GradLayout::Heads : GradLayout::Tokens;
   }
@@ -50,10 +50,10 @@ void fused_attention_backward(Tape& tape, Node& node, Backprop& b) {
 
 // The memory-efficient kernel's: gradients, always with tokens first, the row sums of gradient
 // times output, then a workspace for the queries' gradient in blocks of 64 rows. sizes: bytes of q,
-// of k, rows, workspace.
+// of k, rows, workspace, bytes of v, of the output.
 void efficient_attention_backward(Tape& tape, Node& node, Backprop& b) {
-  for (std::size_t i = 0; i < 3; ++i) b.out[i].tensor = tape.gradient(node.sizes[i == 0 ? 0 : 1]);
-  Tensor product = tape.gradient(node.sizes[0]);
+  for (std::size_t i = 0; i < 3; ++i) b.out[i].tensor = tape.gradient(node.sizes[i < 2 ? i : 4]);
+  Tensor product = tape.gradient(node.sizes[5]);
   Tensor sums = tape.gradient(node.sizes[2] * 4);
   Tensor delta = tape.gradient(node.sizes[2] * 4);
   sums.reset();
@@ -140,17 +140,23 @@ static Var efficient_attention(Tape& tape, Var query, Var key, Var value,
                                const FusedAttentionShape& shape, std::uint64_t key_count) {
   Node* node = tape.record(efficient_attention_backward, {&query, &key, &value});
   const std::uint64_t heads = shape.row_count / shape.query_rows;
+  const std::uint64_t value_count = shape.value_count > 0 ? shape.value_count : key_count;
+  const std::uint64_t out_count = shape.value_count > 0 ? shape.value_count : shape.query_count;
   if (node != nullptr) {
     const std::uint64_t blocks = (shape.query_rows + 63) / 64;
     const std::uint64_t head_width = shape.query_count / shape.row_count;
-    node->sizes = {shape.query_count * query.width, key_count * query.width, shape.row_count,
-                   heads * blocks * (64 * head_width + 4) * 4};
+    node->sizes = {shape.query_count * query.width,
+                   key_count * query.width,
+                   shape.row_count,
+                   heads * blocks * (64 * head_width + 4) * 4,
+                   value_count * query.width,
+                   out_count * query.width};
   }
   if (shape.bias) tape.save(node, 0, shape.bias);
   tape.save(node, 1, key.tensor);
   tape.save(node, 2, query.tensor);
   tape.save(node, 3, value.tensor);
-  Var out = tape.make(shape.query_count, query.width);
+  Var out = tape.make(out_count, query.width);
   Var sums;
   if (node != nullptr) sums = tape.make(heads * ((shape.query_rows + 31) / 32 * 32), 4);
   tape.save(node, 4, sums.tensor);
@@ -182,7 +188,8 @@ Var fused_attention(Tape& tape, Var query, Var key, Var value, const FusedAttent
                        (shape.repeats > 1 ? 2 * query_bytes : 0),
                    query.width,
                    query.heads_first ? 1u : 0u,
-                   key.heads_first ? 1u : 0u};
+                   key.heads_first ? 1u : 0u,
+                   (shape.value_count > 0 ? shape.value_count : key_count) * query.width};
   }
   if (shape.bias) tape.save(node, 0, shape.bias);
   tape.save(node, 1, key.tensor);
@@ -191,7 +198,8 @@ Var fused_attention(Tape& tape, Var query, Var key, Var value, const FusedAttent
   const bool is_kept = tape.has_product();
   Var seed = tape.make_product(1, 8);
   Var offset = tape.make_product(1, 8);
-  Var out = tape.make_product(shape.query_count, query.width);
+  const std::uint64_t out_count = shape.value_count > 0 ? shape.value_count : shape.query_count;
+  Var out = tape.make_product(out_count, query.width);
   // The row sums are for the backward; one query per sequence needs no workspace.
   Var sums;
   if (node != nullptr) sums = tape.make_product(shape.row_count, 4);
@@ -334,10 +342,14 @@ std::array<Var, 3> split_three(Tape& tape, const Var& input, bool stacked) {
   return parts;
 }
 
-Var begin_parts(Tape& tape, const Var& input) {
+Var begin_parts(Tape& tape, const Var& input, GradLayout layout) {
   Node* node = tape.record(
-      [](Tape& t, Node& n, Backprop& b) { b.out[0].tensor = t.gradient(n.sizes[0]); }, {&input});
-  if (node != nullptr) node->sizes[0] = input.size_bytes();
+      [](Tape& t, Node& n, Backprop& b) {
+        b.out[0] = {.tensor = t.gradient(n.sizes[0]),
+                    .layout = static_cast<GradLayout>(n.sizes[1])};
+      },
+      {&input});
+  if (node != nullptr) node->sizes = {input.size_bytes(), static_cast<std::uint64_t>(layout)};
   Var whole = input;
   tape.attach(node, &whole);
   return whole;

@@ -98,7 +98,9 @@ struct AttentionSizes {
 [[nodiscard]] Var repeat_heads(Tape& tape, Var input, std::uint64_t repeats, bool is_one = false);
 struct FusedAttentionShape {
   std::uint64_t query_count = 0;
-  std::uint64_t key_count = 0;   // 0: as many as the queries make
+  std::uint64_t key_count = 0;  // 0: as many as the queries make
+  // Elements of v, and so of the result where heads are not grouped; 0: as keys and queries.
+  std::uint64_t value_count = 0;
   std::uint64_t row_count = 0;   // batch x heads x tokens
   std::uint64_t query_rows = 1;  // tokens of a sequence
   std::uint64_t repeats = 1;     // query heads per key head
@@ -127,7 +129,7 @@ void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k);
 // The backward of a slice: zeros around its gradient. sizes: bytes of the whole.
 void slice_backward(Tape& tape, Node& node, Backprop& b);
 // Parts of a tensor as views (chunk, split): their gradients are joined once all are there.
-[[nodiscard]] Var begin_parts(Tape& tape, const Var& input);
+[[nodiscard]] Var begin_parts(Tape& tape, const Var& input, GradLayout layout = GradLayout::Tokens);
 [[nodiscard]] Var part_of(Tape& tape, const Var& whole, std::uint64_t count);
 // torch.cat of what a KV cache holds and the new keys: `count` elements in all, of `width` bytes.
 [[nodiscard]] Var concatenate(Tape& tape, Var fresh, std::uint64_t count, std::uint64_t width);

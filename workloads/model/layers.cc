@@ -105,6 +105,7 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
   if (setup_.fused_attention) {
     const FusedAttentionShape shape{
         .query_count = own.queries,
+        .value_count = model.is_latent() ? own.values : 0,
         .row_count = own.rows * model.head_count / setup_.parallel.tensor,
         .query_rows = setup_.sequence,
         .repeats = repeats,
@@ -148,7 +149,10 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
     *weights = cast(tape_, std::move(scores), value.width);
   }
   if (setup_.has_dropout()) *weights = dropout(tape_, std::move(*weights));
-  Var out = weights_times_value(tape_, *weights, value, counts);
+  AttentionSizes mixed = counts;
+  mixed.query_count = own.mixed;
+  mixed.key_count = own.values;
+  Var out = weights_times_value(tape_, *weights, value, mixed);
   if (setup_.sequence > 1) out = clone(tape_, std::move(out));
   return out;
 }
@@ -272,12 +276,13 @@ Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hid
   Var residual = hidden;
   hidden = rms_norm(hidden, own.first_norm);
   Var weights;
-  hidden = llama_attention(own, index, hidden, &weights);
+  hidden = setup_.model.is_latent() ? latent_attention(own, index, hidden, &weights)
+                                    : llama_attention(own, index, hidden, &weights);
   if (setup_.model.gemma) hidden = rms_norm(hidden, own.attention_norm);
   hidden = add(tape_, residual, std::move(hidden));
   residual = hidden;
   hidden = into_parallel(rms_norm(hidden, own.second_norm));
-  if (setup_.model.expert_count > 0) {
+  if (setup_.model.has_experts(index)) {
     hidden = mixtral_mlp(own, index, hidden);
     if (setup_.head_ranks > 1) hidden = out_of_layer(std::move(hidden));
   } else {

@@ -171,23 +171,39 @@ Transformer::Routing Transformer::mixtral_route(const LayerWeights& own, const V
   out.experts = tape_.make(chosen, 8).tensor;
   tape_.save(node, 0, out.experts);
   tape_.attach(node, &out.shares);
-  Node* summed = tape_.record(sum_backward, {&out.shares});
-  Var sum = tape_.make(rows, 4);
-  tape_.attach(summed, &sum);
-  // Dividing in place keeps a copy of what was divided.
-  Node* divided = tape_.record(share_backward, {&out.shares, &sum});
-  if (divided != nullptr) {
-    divided->sizes = {out.shares.size_bytes(), sum.size_bytes()};
-    tape_.save(divided, 0, sum.tensor);
-    tape_.save(divided, 1, tape_.make(chosen, 4).tensor);
-    tape_.attach(divided, &out.shares);
-  }
+  divide_by_sum(&out.shares, false);
   return out;
+}
+
+// Those of the chosen experts, as gather gives them.
+Var Transformer::chosen_shares(const Var& all, const Tensor& experts) {
+  Node* node = tape_.record(choice_backward, {&all});
+  if (node != nullptr) node->sizes[0] = all.size_bytes();
+  Var shares = tape_.make(setup_.token_count() * setup_.model.experts_per_token, all.width);
+  tape_.save(node, 0, experts);
+  tape_.attach(node, &shares);
+  return shares;
+}
+
+void Transformer::divide_by_sum(Var* shares, bool has_epsilon) {
+  const std::uint64_t rows = setup_.token_count();
+  Node* summed = tape_.record(sum_backward, {shares});
+  Var sum = tape_.make(rows, shares->width);
+  tape_.attach(summed, &sum);
+  if (has_epsilon) sum = add_scalar(tape_, std::move(sum));
+  // Dividing in place keeps a copy of what was divided.
+  Node* divided = tape_.record(share_backward, {shares, &sum});
+  if (divided != nullptr) {
+    divided->sizes = {shares->size_bytes(), sum.size_bytes()};
+    tape_.save(divided, 0, sum.tensor);
+    tape_.save(divided, 1, tape_.make(shares->count, shares->width).tensor);
+    tape_.attach(divided, shares);
+  }
 }
 
 Var Transformer::mixtral_mlp(const LayerWeights& own, std::size_t index, const Var& hidden) {
   const Var rows = view(tape_, hidden);
-  Routing routing = mixtral_route(own, rows);
+  Routing routing = setup_.model.is_latent() ? grouped_route(own, rows) : mixtral_route(own, rows);
   Var out;
   if (setup_.expert_loop) {
     out = mixtral_looped_experts(own, rows, routing, mixtral_draw_counts(index));
@@ -199,6 +215,7 @@ Var Transformer::mixtral_mlp(const LayerWeights& own, std::size_t index, const V
   routing.logits.drop();
   routing.shares.drop();
   routing.experts.reset();
+  if (setup_.model.shared_ffn > 0) out = add(tape_, std::move(out), shared_expert(own, hidden));
   return out;
 }
 

@@ -53,6 +53,26 @@ struct ModelShape {
   [[nodiscard]] bool is_llama_like() const {
     return family == ModelFamily::Llama || family == ModelFamily::Mixtral;
   }
+  // Mixtral's kin (DeepSeek-V3): queries, keys and values come from rows of so few elements; 0:
+  // queries come from the residual stream, and without key_rank so do the others.
+  std::uint64_t query_rank = 0, key_rank = 0;
+  std::uint64_t rope_size = 0;    // elements of a head that turn; the key's are shared by all heads
+  std::uint64_t value_size = 0;   // elements of a head's value
+  std::uint64_t shared_ffn = 0;   // inner width of the MLP beside the experts, 0: none
+  std::uint64_t dense_count = 0;  // first blocks with one MLP instead of experts
+  std::uint64_t dense_ffn = 0;    // inner width of that
+
+  [[nodiscard]] bool is_latent() const { return key_rank > 0; }
+  // Elements of a head that have positions.
+  [[nodiscard]] std::uint64_t rotary_width() const {
+    return is_latent() ? rope_size : head_width();
+  }
+  [[nodiscard]] bool has_experts(std::uint64_t index) const {
+    return expert_count > 0 && index >= dense_count;
+  }
+  [[nodiscard]] std::uint64_t value_width() const {
+    return is_latent() ? value_size * head_count : attention_width();
+  }
   // Has block `index` a window?
   [[nodiscard]] bool slides(std::uint64_t index) const {
     return window > 0 && (window_every == 0 || (index + 1) % window_every != 0);

@@ -122,7 +122,9 @@ class Transformer {
   struct LayerWeights {
     std::size_t query = 0, key = 0, value = 0, output = 0, gate = 0, up = 0, down = 0;
     std::size_t first_norm = 0, second_norm = 0;
-    std::size_t query_norm = 0, key_norm = 0;      // Qwen 3: of every head
+    std::size_t query_norm = 0, key_norm = 0;  // Qwen 3: of every head
+    std::size_t query_low = 0, key_low = 0;    // DeepSeek: to latent rows
+    std::size_t shared_gate = 0, shared_up = 0, shared_down = 0;
     std::size_t attention_norm = 0, mlp_norm = 0;  // Gemma: of what a branch gives
     std::size_t modulation = 0;     // DiT: six rows of each image from its time and class
     std::size_t position_bias = 0;  // T5: the table of the first block
@@ -131,7 +133,7 @@ class Transformer {
     Adapter gate_adapter, up_adapter, down_adapter;
   };
   struct Sizes {
-    std::uint64_t rows = 0, queries = 0, grouped = 0, keys = 0, scores = 0;
+    std::uint64_t rows = 0, queries = 0, grouped = 0, keys = 0, scores = 0, values = 0, mixed = 0;
   };
 
   // Which experts tokens go to, and with which weight.
@@ -151,6 +153,7 @@ class Transformer {
 
   // `rows`: of a matrix as PyTorch stores it.
   [[nodiscard]] std::size_t add_weight(std::uint64_t count, std::uint64_t rows = 0);
+  [[nodiscard]] std::size_t add_matrix(std::uint64_t in, std::uint64_t out);
   // The weight's index; its bias is the next one.
   [[nodiscard]] std::size_t add_weight_and_bias(std::uint64_t in, std::uint64_t out);
   [[nodiscard]] Var into_parallel(Var hidden);
@@ -221,6 +224,19 @@ class Transformer {
   [[nodiscard]] Var vit_layer(const LayerWeights& own, Var hidden);
   [[nodiscard]] Var vit_logits(const Var& hidden);
   [[nodiscard]] Var mixtral_mlp(const LayerWeights& own, std::size_t index, const Var& hidden);
+  [[nodiscard]] Var interleaved_halves(Var input);
+  [[nodiscard]] Var interleaved(Var input);
+  [[nodiscard]] Var joined(const Var& left, const Var& right);
+  [[nodiscard]] Var filled_keys(const Var& own, const Var& turned);
+  [[nodiscard]] Var latent_queries(const LayerWeights& own, const Var& input);
+  [[nodiscard]] Var latent_attention(const LayerWeights& own, std::size_t index, const Var& input,
+                                     Var* weights);
+  [[nodiscard]] Routing grouped_route(const LayerWeights& own, const Var& hidden);
+  [[nodiscard]] Var shared_expert(const LayerWeights& own, const Var& hidden);
+  [[nodiscard]] Var chosen_shares(const Var& all, const Tensor& experts);
+  void divide_by_sum(Var* shares, bool has_epsilon);
+  void make_latent_parameters(LayerWeights* own);
+  void make_mlp_parameters(LayerWeights* own);
   [[nodiscard]] Routing mixtral_route(const LayerWeights& own, const Var& hidden);
   [[nodiscard]] Var mixtral_grouped(const Var& input, std::size_t weight, std::uint64_t columns,
                                     const Tensor& offsets);

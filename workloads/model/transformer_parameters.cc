@@ -18,6 +18,18 @@ std::size_t Transformer::add_weight(std::uint64_t count, std::uint64_t rows) {
   return tape_.add_parameter(std::move(parameter));
 }
 
+// Of a block, with a bias where its family has one.
+std::size_t Transformer::add_matrix(std::uint64_t in, std::uint64_t out) {
+  const ModelShape& model = setup_.model;
+  if (lora_.bits != WeightBits::Whole) {
+    quantize_weight(tape_.pool(), lora_.bits, in * out, &quantized_);
+    return tape_.add_parameter({.data = {}, .count = in * out, .width = 2, .trainable = false});
+  }
+  const std::size_t index = add_weight(in * out, model.family == ModelFamily::Gpt2 ? in : out);
+  if (!model.is_llama_like()) static_cast<void>(add_weight(out));
+  return index;
+}
+
 std::size_t Transformer::add_weight_and_bias(std::uint64_t in, std::uint64_t out) {
   const std::size_t index = add_weight(in * out);
   static_cast<void>(add_weight(out));
@@ -45,7 +57,9 @@ Transformer::Sizes Transformer::sizes() const {
           .queries = setup_.token_count() * model.attention_width() / ranks,
           .grouped = setup_.batch * setup_.key_count() * model.kv_width() / ranks,
           .keys = setup_.batch * setup_.key_count() * model.attention_width() / ranks,
-          .scores = setup_.token_count() * setup_.key_count() * model.head_count / ranks};
+          .scores = setup_.token_count() * setup_.key_count() * model.head_count / ranks,
+          .values = setup_.batch * setup_.key_count() * model.value_width() / ranks,
+          .mixed = setup_.token_count() * model.value_width() / ranks};
 }
 
 void Transformer::make_layer_parameters() {
@@ -54,15 +68,7 @@ void Transformer::make_layer_parameters() {
   const std::uint64_t ranks = setup_.parallel.tensor;
   LayerWeights own;
   const std::size_t first = tape_.parameters().size();
-  const auto matrix = [&](std::uint64_t in, std::uint64_t out) {
-    if (lora_.bits != WeightBits::Whole) {
-      quantize_weight(tape_.pool(), lora_.bits, in * out, &quantized_);
-      return tape_.add_parameter({.data = {}, .count = in * out, .width = 2, .trainable = false});
-    }
-    const std::size_t index = add_weight(in * out, model.family == ModelFamily::Gpt2 ? in : out);
-    if (!model.is_llama_like()) static_cast<void>(add_weight(out));
-    return index;
-  };
+  const auto matrix = [&](std::uint64_t in, std::uint64_t out) { return add_matrix(in, out); };
   const auto norm = [&] {
     const std::size_t index = add_weight(h);
     if (!model.is_llama_like()) static_cast<void>(add_weight(h));
@@ -81,24 +87,20 @@ void Transformer::make_layer_parameters() {
       if (model.qkv_bias) static_cast<void>(add_weight(width / ranks));
       return index;
     };
-    own.query = projected(model.attention_width());
-    own.key = projected(model.kv_width());
-    own.value = projected(model.kv_width());
-    own.output = matrix(model.attention_width() / ranks, h);
+    if (model.is_latent()) {
+      make_latent_parameters(&own);
+    } else {
+      own.query = projected(model.attention_width());
+      own.key = projected(model.kv_width());
+      own.value = projected(model.kv_width());
+      own.output = matrix(model.attention_width() / ranks, h);
+    }
     if (model.head_norms) {
       own.query_norm = add_weight(model.head_width());
       own.key_norm = add_weight(model.head_width());
     }
     if (model.family == ModelFamily::Bert) own.first_norm = norm();
-    if (model.family == ModelFamily::Llama) own.gate = matrix(h, model.ffn / ranks);
-    if (model.family == ModelFamily::Mixtral) {
-      own.router = matrix(h, model.expert_count);
-      own.gate = matrix(h, 2 * model.ffn * setup_.own_expert_count());
-      own.down = matrix(model.ffn, h * setup_.own_expert_count());
-    } else {
-      own.up = matrix(h, model.ffn / ranks);
-      own.down = matrix(model.ffn / ranks, h);
-    }
+    make_mlp_parameters(&own);
     if (model.is_llama_like()) own.first_norm = norm();
     if (model.gemma) own.attention_norm = norm();
     own.second_norm = norm();
@@ -106,6 +108,51 @@ void Transformer::make_layer_parameters() {
   }
   layers_.push_back(own);
   layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
+}
+
+void Transformer::make_mlp_parameters(LayerWeights* own) {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t h = model.hidden;
+  const auto gated = [&](std::size_t* gate, std::size_t* up, std::size_t* down,
+                         std::uint64_t inner) {
+    *gate = add_matrix(h, inner);
+    *up = add_matrix(h, inner);
+    *down = add_matrix(inner, h);
+  };
+  const std::uint64_t inner = model.ffn / setup_.parallel.tensor;
+  if (layers_.size() < model.dense_count) {
+    gated(&own->gate, &own->up, &own->down, model.dense_ffn);
+  } else if (model.family == ModelFamily::Llama) {
+    gated(&own->gate, &own->up, &own->down, inner);
+  } else if (model.family == ModelFamily::Mixtral) {
+    if (!model.is_latent()) own->router = add_matrix(h, model.expert_count);
+    own->gate = add_matrix(h, 2 * model.ffn * setup_.own_expert_count());
+    own->down = add_matrix(model.ffn, h * setup_.own_expert_count());
+    if (!model.is_latent()) return;
+    own->router = add_matrix(h, model.expert_count);
+    // What balances the experts' load.
+    buffers_.push_back(tape_.allocate(model.expert_count * parameter_bytes(), TensorKind::Unknown));
+    if (model.shared_ffn == 0) return;
+    gated(&own->shared_gate, &own->shared_up, &own->shared_down, model.shared_ffn);
+  } else {
+    own->up = add_matrix(h, inner);
+    own->down = add_matrix(inner, h);
+  }
+}
+
+void Transformer::make_latent_parameters(LayerWeights* own) {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t h = model.hidden;
+  if (model.query_rank > 0) {
+    own->query_low = add_weight(h * model.query_rank);
+    own->query_norm = add_weight(model.query_rank);
+  }
+  own->query = add_weight((model.query_rank > 0 ? model.query_rank : h) * model.attention_width());
+  own->key_low = add_weight(h * (model.key_rank + model.rope_size));
+  own->key_norm = add_weight(model.key_rank);
+  const std::uint64_t plain = model.head_width() - model.rope_size;
+  own->value = add_weight(model.key_rank * model.head_count * (plain + model.value_size));
+  own->output = add_weight(model.value_width() * h);
 }
 
 void Transformer::make_parameters() {
@@ -140,7 +187,7 @@ void Transformer::make_parameters() {
     if (model.gemma) buffers_.push_back(tape_.allocate(parameter_bytes(), TensorKind::Unknown));
     for (int i = 0; i < (model.gemma ? 4 : 2); ++i) {
       buffers_.push_back(
-          tape_.allocate(model.head_width() / 2 * parameter_bytes(), TensorKind::Unknown));
+          tape_.allocate(model.rotary_width() / 2 * parameter_bytes(), TensorKind::Unknown));
     }
   }
   if (model.family == ModelFamily::Bert && setup_.has_word_head()) {

@@ -10,6 +10,34 @@
 
 namespace allocmark {
 
+namespace {
+
+// DeepSeek-V3's latent attention, and blocks of two kinds.
+void read_latent_shape(Parameters& parameters, ModelShape* model) {
+  const auto number = [&](const char* key, std::uint64_t* value, std::uint64_t lowest) {
+    *value = parameters.number(
+        key, {.preset = *value, .lowest = lowest, .highest = std::uint64_t{1} << 20});
+  };
+  number("query_rank", &model->query_rank, 0);
+  number("key_rank", &model->key_rank, 1);
+  number("rope_size", &model->rope_size, 2);
+  number("value_size", &model->value_size, 1);
+  number("shared_ffn", &model->shared_ffn, 0);
+  number("dense_layers", &model->dense_count, 0);
+  number("dense_ffn", &model->dense_ffn, 1);
+  if (model->rope_size >= model->head_width()) {
+    parameters.refuse_value("rope_size",
+                            "less than head_size = " + std::to_string(model->head_width()),
+                            model->rope_size);
+  }
+  if (model->kv_head_count != model->head_count) {
+    parameters.refuse_value("kv_heads", "heads = " + std::to_string(model->head_count),
+                            model->kv_head_count);
+  }
+}
+
+}  // namespace
+
 ModelShape read_model_shape(Parameters& parameters) {
   ModelShape model = model_shapes()[parameters.variant_index("model", model_names(), true)];
   const auto number = [&](const char* key, std::uint64_t preset, std::uint64_t highest) {
@@ -61,14 +89,15 @@ ModelShape read_model_shape(Parameters& parameters) {
                               model.experts_per_token);
     }
   }
+  if (model.is_latent()) read_latent_shape(parameters, &model);
   return model;
 }
 
 void refuse_trained_only(Parameters& parameters, const ModelShape& model) {
-  if (model.window == 0) return;
+  if (model.window == 0 && !model.is_latent()) return;
   parameters.refuse_value("model",
-                          "a model without windows of attention: their cache of keys and values is "
-                          "shorter, and only 'train' has such blocks",
+                          "a model without windows of attention and without latent keys: their "
+                          "cache is smaller, and only 'train' has such blocks",
                           model.name);
 }
 

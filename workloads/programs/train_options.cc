@@ -283,7 +283,7 @@ void read_lora(Parameters& parameters, TrainConfig* config) {
   const ModelShape& model = config->setup.model;
   const bool has_adapters = model.is_llama_like() || model.family == ModelFamily::Gpt2 ||
                             model.family == ModelFamily::Bert;
-  if (!has_adapters || config->is_megatron()) return;
+  if (!has_adapters || model.is_latent() || config->is_megatron()) return;
   config->lora.rank = parameters.number("lora", {.preset = 0, .lowest = 0, .highest = 4096});
   if (config->lora.rank == 0) return;
   if (config->setup.parallel.tensor * config->setup.parallel.pipeline > 1) {

@@ -67,6 +67,23 @@ constexpr MappedKey kGemmaKeys[] = {
     {"head_size", {"head_dim"}, 256},
 };
 
+// Latent attention; what is not one field is added apart.
+constexpr MappedKey kLatentKeys[] = {
+    {"layers", {"num_hidden_layers"}},
+    {"hidden", {"hidden_size"}},
+    {"heads", {"num_attention_heads"}},
+    {"kv_heads", {"num_attention_heads"}},
+    {"ffn", {"moe_intermediate_size"}},
+    {"vocabulary", {"vocab_size"}},
+    {"expert_count", {"n_routed_experts", "num_local_experts"}},
+    {"experts_per_token", {"num_experts_per_tok"}},
+    {"key_rank", {"kv_lora_rank"}},
+    {"rope_size", {"qk_rope_head_dim"}},
+    {"value_size", {"v_head_dim"}},
+    {"dense_layers", {"first_k_dense_replace"}},
+    {"dense_ffn", {"intermediate_size"}},
+};
+
 // A model_type, the row of shapes.cc whose structure it has, and its keys.
 struct KnownType {
   std::string_view type;
@@ -80,6 +97,7 @@ struct KnownType {
 constexpr KnownType kKnownTypes[] = {
     {"llama", "llama-3-8b", kRotaryKeys},
     {"mistral", "llama-3-8b", kRotaryKeys, true, false, 4096},
+    {"deepseek_v3", "deepseek-v3", kLatentKeys},
     {"gemma3_text", "gemma-3-1b", kGemmaKeys, true, true, 4096, 6},
     {"qwen2", "qwen2.5-7b", kRotaryKeys},
     {"qwen3", "qwen3-8b", kRotaryKeys},
@@ -96,8 +114,7 @@ constexpr std::pair<std::string_view, std::string_view> kMissing[] = {
     {"gemma", "a gelu-gated MLP and embeddings that are multiplied by a constant"},
     {"gemma2", "four norms a block, scores that are capped, and layers that alternate windows"},
     {"phi", "attention and MLP side by side in a block, and LayerNorms with biases"},
-    {"deepseek_v2", "latent attention (MLA) and experts that all tokens share"},
-    {"deepseek_v3", "latent attention (MLA) and experts that all tokens share"},
+    {"deepseek_v2", "a router by softmax over latent attention; deepseek_v3 is near"},
     {"gpt_oss", "attention sinks and experts with biases"},
     {"gpt_neox", "attention and MLP side by side in a block"},
     {"falcon", "attention and MLP side by side in a block"},
@@ -161,6 +178,13 @@ void add_rotary(const Json& config, const KnownType& known, ModelConfig* model) 
   const bool is_tied =
       known.is_tied ? !is_off(config, "tie_word_embeddings") : is_on(config, "tie_word_embeddings");
   add_key("tied", is_tied ? 1 : 0, model);
+  const auto number = [&](const char* field) { return number_of(config, field).value_or(0); };
+  if (known.keys.data() == kLatentKeys) {
+    add_key("head_size", number("qk_nope_head_dim") + number("qk_rope_head_dim"), model);
+    add_key("query_rank", number("q_lora_rank"), model);
+    return add_key("shared_ffn", number("moe_intermediate_size") * number("n_shared_experts"),
+                   model);
+  }
   if (known.keys.data() == kGemmaKeys) return;  // its heads are among its keys
   const std::uint64_t hidden = number_of(config, "hidden_size").value_or(0);
   const std::uint64_t heads =

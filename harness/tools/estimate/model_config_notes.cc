@@ -34,6 +34,11 @@ class LeftOut {
     add_dropout();
     add_dense_layers();
     add_quantization();
+    if (const std::uint64_t more = number_of(config_, "num_nextn_predict_layers").value_or(0);
+        more > 0) {
+      add(fmt::format("num_nextn_predict_layers={} is left out, as transformers does in training",
+                      more));
+    }
     if (type_ == "phi3") {
       add("phi3 is taken as a llama with as many parameters. Joint products to query, key and "
           "value, "
@@ -97,6 +102,7 @@ class LeftOut {
     const std::uint64_t attention = 2 * hidden_ * (heads_ + kv_heads_) * head_size_;
     const std::uint64_t weights = layers_ * (attention + 3 * hidden_ * ffn_);
     const bool is_counted = bits > 0 && bits < 16 && !number_of(config_, "num_experts") &&
+                            !number_of(config_, "n_routed_experts") &&
                             !number_of(config_, "num_local_experts");
     add(fmt::format("quantization_config ({}) is left out: weights are taken whole{}", method,
                     is_counted ? fmt::format(", {:.2f} GiB more in two bytes than in {} bits",

@@ -70,7 +70,7 @@ TEST_CASE("a family that no generator has is named with what is missing") {
   const std::string gemma = refusal_of_config(R"({"model_type": "gemma2"})");
   CHECK(mentions(gemma, "four norms a block"));
   CHECK(mentions(gemma, "record_without_gpu"));
-  CHECK(mentions(refusal_of_config(R"({"model_type": "deepseek_v3"})"), "latent attention"));
+  CHECK(mentions(refusal_of_config(R"({"model_type": "deepseek_v2"})"), "latent attention"));
   CHECK(mentions(refusal_of_config(R"({"model_type": "nobody_knows"})"), "llama"));
 }
 
@@ -130,6 +130,24 @@ TEST_CASE("a Gemma 3 that sees images is taken by its text, and the tower counte
   // 4,300,079,472 published parameters less the text's 3,880,263,168.
   CHECK(mentions(gemma.notes.front(), "419816304 parameters"));
   CHECK(head_of(R"({"model_type": "gemma3_text", "sliding_window": null})").ends_with("window=0"));
+}
+
+TEST_CASE("a DeepSeek-V3's config gives its latent ranks, experts and first blocks") {
+  const std::string config = R"({"model_type": "deepseek_v3", "first_k_dense_replace": 3,
+      "hidden_size": 7168, "intermediate_size": 18432, "kv_lora_rank": 512,
+      "moe_intermediate_size": 2048, "n_routed_experts": 256, "n_shared_experts": 1,
+      "num_attention_heads": 128, "num_experts_per_tok": 8, "num_hidden_layers": 61,
+      "num_key_value_heads": 128, "q_lora_rank": 1536, "qk_nope_head_dim": 128,
+      "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 129280,
+      "num_nextn_predict_layers": 1, "quantization_config": {"quant_method": "fp8"}})";
+  const ModelConfig model = read_model_config(config, "config.json");
+  CHECK(model.head ==
+        "deepseek-v3,layers=61,hidden=7168,heads=128,kv_heads=128,ffn=2048,vocabulary=129280,"
+        "expert_count=256,experts_per_token=8,key_rank=512,rope_size=64,value_size=128,"
+        "dense_layers=3,dense_ffn=18432,tied=0,head_size=192,query_rank=1536,shared_ffn=2048");
+  REQUIRE(model.notes.size() == 2);
+  CHECK(mentions(model.notes.at(0), "(fp8) is left out: weights are taken whole"));
+  CHECK(mentions(model.notes.at(1), "num_nextn_predict_layers=1"));
 }
 
 TEST_CASE("windows are left out of workloads that keep a cache, and said to be") {

@@ -1,5 +1,5 @@
-// Families of 2025: Gemma 3. Numbers of parameters are those of the published weights. Peaks are
-// those of PyTorch 2.11 with transformers 5.17 on simcuda, which ran the same steps.
+// Families of 2025: Gemma 3, DeepSeek-V3. Numbers of parameters are those of the published weights.
+// Peaks are those of PyTorch 2.11 with transformers 5.17 on simcuda, which ran the same steps.
 #include <cstdint>
 #include <string>
 
@@ -30,6 +30,8 @@ TEST_CASE("models have as many parameters as their published weights") {
   // Without the tower that sees images and its projector: 4,300,079,472 with them.
   CHECK(parameter_count("gemma-3-4b") == 3'880'263'168);
   CHECK(parameter_count("qwen3-30b-a3b") == 30'532'122'624);
+  // Without the module that predicts a second token.
+  CHECK(parameter_count("deepseek-v3") == 671'026'404'352);
 }
 
 TEST_CASE("a Gemma's steps hold at most what PyTorch's do") {
@@ -39,6 +41,22 @@ TEST_CASE("a Gemma's steps hold at most what PyTorch's do") {
   CHECK(requested_peak(gemma + ",layers=6,seq=300,precision=bf16,attention=eager,checkpoint=full") +
             1024 ==
         4'979'425'290);
+}
+
+TEST_CASE("a DeepSeek-V3's steps hold what PyTorch's do") {
+  const std::string model =
+      "train:deepseek-v3,hidden=1024,heads=8,kv_heads=8,ffn=256,vocabulary=16384,expert_count=16,"
+      "experts_per_token=4,key_rank=128,shared_ffn=256,dense_ffn=2816,batch=2,steps=2,"
+      "optimizer=adamw_fused,kv_cache=none";
+  const std::string narrow = model + ",query_rank=384,seq=512,precision=bf16";
+  CHECK(requested_peak(narrow + ",layers=3,dense_layers=1") == 923'106'860);
+  CHECK(requested_peak(narrow + ",layers=2,dense_layers=2") == 725'369'108);
+  CHECK(requested_peak(narrow + ",layers=2,dense_layers=0,attention=eager,checkpoint=full") ==
+        674'091'340);
+  // Of 1,708,780,756: some of the router's tensors have other sizes under autocast.
+  CHECK(requested_peak(model + ",query_rank=0,seq=700,layers=3,dense_layers=1") == 1'708'775'156);
+  CHECK(mentions(refusal_of(narrow + ",rope_size=192"), "less than head_size"));
+  CHECK(mentions(refusal_of("train:deepseek-v3,tp=2"), "1 for deepseek-v3"));
 }
 
 TEST_CASE("a window needs a mask where texts are as long") {
@@ -55,8 +73,9 @@ TEST_CASE("a window needs a mask where texts are as long") {
   CHECK(mentions(refusal_of("train:llama-3-8b,window=256,cp=2,seq=1024"), "cp or pp"));
 }
 
-TEST_CASE("what keeps a cache of keys and values refuses windows") {
+TEST_CASE("what keeps a cache of keys and values refuses windows and latent keys") {
   for (const char* generator : {"infer:", "serve:", "colocate:"}) {
     CHECK(mentions(refusal_of(std::string(generator) + "gemma-3-1b"), "without windows"));
   }
+  CHECK(mentions(refusal_of("serve:deepseek-v3"), "without latent keys"));
 }

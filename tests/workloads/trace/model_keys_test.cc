@@ -14,9 +14,9 @@ using namespace allocmark;
 namespace {
 
 // A family each, and what makes them small enough to be made at once.
-constexpr std::array kModels = {"gpt2-124m",    "bert-base",  "llama-3-8b",
-                                "qwen2.5-0.5b", "gemma-3-1b", "qwen3-8b",
-                                "mixtral-8x7b", "vit-base",   "t5-small"};
+constexpr std::array kModels = {"gpt2-124m",  "bert-base",   "llama-3-8b", "qwen2.5-0.5b",
+                                "gemma-3-1b", "deepseek-v3", "qwen3-8b",   "mixtral-8x7b",
+                                "vit-base",   "t5-small"};
 
 std::string refusal_of(const std::string& text) {
   return usage_error_of([&] { (void)open_workload(text, 1); });
