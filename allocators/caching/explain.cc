@@ -165,6 +165,15 @@ void note_pinned(std::vector<std::string>& notes, const Settings& settings) {
     notes.emplace_back(
         "pinned_num_register_threads does nothing without pinned_use_cuda_host_register:True");
   }
+  // https://github.com/vllm-project/vllm/issues/51080, on an H200's host with 1.3 TB free.
+  constexpr std::uint64_t kRefusedMb = 512 * kGiB / kMiB;
+  if (settings.pinned_use_cuda_host_register &&
+      settings.pinned_reserve_segment_size_mb >= kRefusedMb) {
+    notes.push_back(fmt::format(
+        "pinned_reserve_segment_size_mb:{}: one call of cudaHostRegister does not pin 512 GiB or "
+        "more, whatever is free: the segment fails as out of memory",
+        settings.pinned_reserve_segment_size_mb));
+  }
   const std::uint64_t kept_mb = settings.pinned_max_cached_size_mb;
   const std::uint64_t power_mb = std::bit_floor(kept_mb);
   if (settings.pinned_max_round_threshold_mb < kept_mb && !settings.rules->overflows_pinned) {

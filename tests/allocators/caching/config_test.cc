@@ -235,6 +235,16 @@ TEST_CASE("explain says what each pinned key does, since when, and which do noth
   has(lines("pinned_num_register_threads:8", "2.11"), "threads does nothing without pinned_use");
   CHECK(lines("pinned_num_register_threads:8,pinned_use_cuda_host_register:True", "2.11")
             .find("does nothing without") == std::string::npos);
+  // A segment that one call does not register.
+  constexpr std::string_view kRefused = "does not pin 512 GiB or more";
+  const auto registered = [&](std::string_view megabytes) {
+    return lines("pinned_use_cuda_host_register:True,pinned_reserve_segment_size_mb:" +
+                     std::string(megabytes),
+                 "2.15");
+  };
+  has(registered("524288"), kRefused);
+  CHECK(registered("524287").find(kRefused) == std::string::npos);
+  CHECK(lines("pinned_reserve_segment_size_mb:524288", "2.15").find(kRefused) == std::string::npos);
   constexpr std::string_view kNoPower = "is no power of two: requests above 64 and up to 100 MiB";
   has(lines("pinned_max_cached_size_mb:100", "2.14"), kNoPower);
   for (const std::string_view conf :
