@@ -321,9 +321,8 @@ TEST_CASE("a few MiB free on a full card are no sign of a limit") {
         "GiB already allocated; " +
         free + " free; " + cached + " cached)");
   };
-  CHECK(with_free("3.56 MiB", "787.74 MiB").verdict.cause == Cause::FragmentationPossible);
+  CHECK(with_free("3.56 MiB", "787.74 MiB").verdict.cause == Cause::Borderline);
   CHECK(with_free("4.06 MiB", "787.74 MiB").verdict.cause == Cause::OutsideLimit);
-  CHECK(with_free("3.56 MiB", "1.00 MiB").verdict.cause == Cause::OutsideLimit);
 }
 
 TEST_CASE("where the allocator is a backend, its requests are recorded with its cache off") {
@@ -339,4 +338,39 @@ TEST_CASE("where the allocator is a backend, its requests are recorded with its 
       "so far: 512,000,000 bytes, limit set to: 1,000,000,000 bytes).");
   CHECK(has(cupy.text, "--allocator cupy"));
   for (const Answer& answer : {jax, bfc, cupy}) CHECK_FALSE(has(answer.text, "has no model"));
+}
+
+TEST_CASE("libraries that ask the driver themselves are answered by what they say") {
+  const Answer engine = answer_to(
+      "[TRT] [E] Requested amount of GPU memory (25769803776 bytes) could not be allocated. There "
+      "may not be enough free memory for allocation to succeed.\n"
+      "[TRT] [E] Error Code 2: OutOfMemory (Requested size was 25769803776 bytes.)");
+  CHECK(has(engine.text, "a request of 25769803776 bytes failed"));
+  CHECK_FALSE(has(engine.text, "Other messages"));
+  const Answer index = answer_to(
+      "Faiss assertion failed: Failed to cudaMalloc 1610612736 bytes on device 0 (error 2 out of "
+      "memory");
+  CHECK(has(index.text, "keeps unallocated is not there for it"));
+  const Answer boost = answer_to(
+      "Memory allocation error on worker 0: std::bad_alloc: cudaErrorMemoryAllocation: out of "
+      "memory\n- Free memory: 1234567\n- Requested memory: 9999999999");
+  CHECK(boost.verdict.must_go_bytes == 9998765432);
+  CHECK(has(answer_to("RuntimeError: Triton Error [CUDA]: out of memory").text,
+            "set_per_process_memory_fraction"));
+  const Answer sglang =
+      answer_to("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.");
+  CHECK(sglang.verdict.cause == Cause::TooBig);
+  CHECK_FALSE(has(sglang.text, "vLLM"));
+}
+
+TEST_CASE("an exit code of 137 says who may have killed the job, unless a message says more") {
+  const Answer killed = answer_to("Process finished with exit code 137");
+  CHECK(killed.verdict.cause == Cause::HostMemory);
+  CHECK(has(killed.text, "dmesg"));
+  const Answer both =
+      answer_to(modern("80.00 MiB", "139.72 GiB", "60.69 MiB", "", "139.21 GiB", "12.81 MiB") +
+                "\nProcess finished with exit code 137");
+  CHECK(both.verdict.cause == Cause::TooBig);
+  const Answer card = answer_to("CUDA error: out of memory\n\nexit code 137");
+  CHECK(has(card.text, "an error without figures"));
 }

@@ -127,16 +127,30 @@ constexpr std::array kVllmPatterns = {Pattern{Free, "the available KV cache memo
 constexpr std::array kVllmBefore = {Pattern{Total, "Free memory on device ~ / {} ) on startup"},
                                     Pattern{Free, "Free memory on device ~ ( {} /"}};
 
+constexpr std::array kSglangAnchors = {
+    Anchor{"Not enough memory. Please try to increase --mem-fraction-static"}};
+
+// TensorRT, Faiss and XGBoost.
+constexpr std::array kDriverAnchors = {
+    Anchor{"Requested amount of GPU memory ( {} ) could not be allocated"},
+    Anchor{"OutOfMemory (Requested size was {}", Asked, true},
+    Anchor{"Failed to cudaMalloc {} on device"}, Anchor{"Requested memory: {}"}};
+constexpr std::array kDriverBefore = {Pattern{Free, "Free memory: {} - Requested memory"}};
+
 constexpr std::array kVllmPoolAnchors = {Anchor{"out of memory at ~ cumem_allocator"}};
 
-// The last three are Linux's and Kubernetes' of a process that was ended.
+// The last ones are Linux's, Kubernetes' and Ray's of a process that was ended.
 constexpr std::array kHostAnchors = {Anchor{"DefaultCPUAllocator: ~ you tried to allocate {}"},
                                      Anchor{"Unable to allocate {} for an array with shape"},
                                      Anchor{"Not enough host memory available. Requesting {} but"},
                                      Anchor{"unable to mmap {} from file"},
                                      Anchor{"is killed by signal: Killed"},
                                      Anchor{"Out of memory: Killed process"},
-                                     Anchor{"Reason: OOMKilled"}};
+                                     Anchor{"Reason: OOMKilled"},
+                                     Anchor{"killed due to the node running low on memory"}};
+// Signal 9, whoever sent it.
+constexpr std::array kKilledAnchors = {Anchor{"exit code 137"}, Anchor{"exited with code 137"},
+                                       Anchor{"exitcode: -9"}};
 
 // ggml's and TensorFlow's.
 constexpr std::array kPinnedAnchors = {
@@ -160,6 +174,8 @@ constexpr std::array kNoFigureAnchors = {Anchor{"CUDA error: out of memory"},
                                          Anchor{"cuda runtime error (2) : out of memory"},
                                          Anchor{"Cuda Runtime (out of memory)"},
                                          Anchor{"torch.OutOfMemoryError: Allocation on device"},
+                                         Anchor{"Triton Error [CUDA]: out of memory"},
+                                         Anchor{"CUDA runtime error in ~: out of memory"},
                                          Anchor{"CUBLAS_STATUS_ALLOC_FAILED"}};
 
 constexpr FigureStyle kBareStyle{.bare_is_bytes = true};
@@ -189,8 +205,16 @@ constexpr std::array kForms = {
     Form{Family::CuPy, "CuPy", kCupyAnchors, kCupyPatterns, kBareStyle},
     Form{Family::Paddle, "Paddle", kPaddleAnchors, kPaddlePatterns},
     Form{Family::Vllm, "vLLM", kVllmAnchors, kVllmPatterns, {}, kVllmBefore},
+    Form{Family::Sglang, "SGLang", kSglangAnchors, {}},
+    Form{Family::Driver,
+         "a library that asks the driver",
+         kDriverAnchors,
+         {},
+         kBareStyle,
+         kDriverBefore},
     Form{Family::VllmPool, "vLLM's CuMemAllocator", kVllmPoolAnchors, {}},
     Form{Family::Host, "host memory", kHostAnchors, {}, kBareStyle},
+    Form{Family::Killed, "a process that was killed", kKilledAnchors, {}},
     Form{Family::Pinned, "pinned memory of the host", kPinnedAnchors, {}, kBareStyle},
     Form{Family::Pinned,
          "pinned memory of the host",

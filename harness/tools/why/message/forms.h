@@ -26,8 +26,11 @@ enum class Family : std::uint8_t {
   CuPy,
   Paddle,
   Vllm,
+  Sglang,
+  Driver,     // a library that asks the driver for each block, and says how much it asked
   VllmPool,   // vLLM's CuMemAllocator, which sleep mode is made of
   Host,       // memory of the host, not of a GPU
+  Killed,     // an exit code alone
   Pinned,     // memory of the host that was to be pinned
   NoFigures,  // an error that says that memory ran out and not how much
 };

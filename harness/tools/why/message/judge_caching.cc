@@ -289,15 +289,18 @@ Verdict without_free(const Message& message) {
 }
 
 // The free memory would do, but the driver gives it in pages of 2 MiB, and the last ones of a card
-// may lie in pieces that other programs left. Only where the cache alone would be enough: else
-// nothing else explains the failure than a limit.
-bool is_nearly_full(const Message& message) {
+// may lie in pieces that other programs left.
+std::optional<Verdict> nearly_full(const Message& message) {
   constexpr std::uint64_t kPageBytes = 2 * kMiB;
   const auto asked_bytes = static_cast<std::uint64_t>(message.of(Quantity::Asked)->bytes);
   const auto free_bytes = static_cast<std::uint64_t>(message.of(Quantity::Free)->bytes);
-  const std::optional<Figure> unallocated = unallocated_of(message);
-  return free_bytes < rounded_up(asked_bytes, kPageBytes) + kPageBytes && unallocated &&
-         surely_at_least(*unallocated, *message.of(Quantity::Asked));
+  if (free_bytes >= rounded_up(asked_bytes, kPageBytes) + kPageBytes) return std::nullopt;
+  Verdict verdict{.cause = Cause::Borderline};
+  verdict.answer = fmt::format(
+      "{} failed with {} free: the card is full. The driver gives memory in pages of 2 MiB, and so "
+      "few may lie in pieces: expect no help from a setting of the allocator",
+      request_words(message), told(*message.of(Quantity::Free)));
+  return verdict;
 }
 
 Verdict by_room(const Message& message) {
@@ -321,10 +324,11 @@ Verdict by_room(const Message& message) {
     if (free && surely_at_least(*free, *asked) && !surely_at_least(below_limit, *asked))
       return process_limit(message, below_limit);
   }
-  if (free && surely_at_least(*free, *asked) && is_nearly_full(message)) return with_cache(message);
   if (free && surely_at_least(*free, *asked)) {
     const bool is_below_card = allowed && !(total && surely_at_least(*allowed, *total));
-    return is_below_card && !reserved ? process_limit_alone(message) : outside_limit(message);
+    if (is_below_card && !reserved) return process_limit_alone(message);
+    const std::optional<Verdict> full = nearly_full(message);
+    return full ? *full : outside_limit(message);
   }
   return free ? with_cache(message) : without_free(message);
 }

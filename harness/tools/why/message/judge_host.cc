@@ -7,6 +7,15 @@ namespace allocmark::message {
 
 Verdict judge_host(const Message& message) {
   Verdict verdict{.cause = Cause::HostMemory, .help = Help::No};
+  if (message.form->family == Family::Killed) {
+    verdict.answer =
+        "the process was killed from outside (signal 9), as a rule because the host's memory or "
+        "the container's limit ran out; no setting of PyTorch's GPU allocator can help";
+    verdict.facts.push_back(
+        "The exit code does not say who did it. 'dmesg' does where it was Linux (\"Killed "
+        "process\"), 'kubectl describe pod' where it was Kubernetes (\"OOMKilled\").");
+    return verdict;
+  }
   verdict.answer = fmt::format(
       "{} failed in the host's memory, not on a GPU: no setting of PyTorch's GPU allocator can "
       "help",

@@ -160,6 +160,25 @@ Verdict pool_without_sizes(const Message& message) {
   return verdict;
 }
 
+// An error that does not say how much was asked.
+Verdict without_request(const Message& message) {
+  Verdict verdict{.help = Help::No};
+  if (message.form->family == Family::Ggml) {
+    verdict.answer =
+        "ggml asked the driver for memory and the card had no more: no setting of an allocator can "
+        "help. The text does not say how much must go";
+    return verdict;
+  }
+  verdict.cause = Cause::TooBig;
+  verdict.answer =
+      message.form->family == Family::Sglang
+          ? "the weights leave nothing for the cache below SGLang's share of the card "
+            "(--mem-fraction-static): no setting of the allocator can help"
+          : "weights and activations leave nothing for the cache blocks below vLLM's share of the "
+            "card (gpu_memory_utilization): no setting of the allocator can help";
+  return verdict;
+}
+
 }  // namespace
 
 std::string told(const Figure& figure) {
@@ -288,17 +307,13 @@ Verdict judge_buffer(const Message& message) {
     verdict.answer = fmt::format(
         "{} failed. The text does not say how much was free, so nothing can be computed",
         request_words(message));
-  } else if (is_load) {
-    verdict.help = Help::No;
-    verdict.answer =
-        "ggml asked the driver for memory and the card had no more: no setting of an allocator can "
-        "help. The text does not say how much must go";
   } else {
-    verdict.cause = Cause::TooBig;
-    verdict.help = Help::No;
-    verdict.answer =
-        "weights and activations leave nothing for the cache blocks below vLLM's share of the card "
-        "(gpu_memory_utilization): no setting of the allocator can help";
+    verdict = without_request(message);
+  }
+  if (message.form->family == Family::Driver) {
+    verdict.facts.push_back(
+        "This library asks the driver itself: what PyTorch's cache keeps unallocated is not there "
+        "for it.");
   }
   if (message.form->family == Family::Ggml) {
     verdict.facts.push_back(
@@ -346,7 +361,8 @@ Verdict judge_summary(const Message& message) {
 
 Verdict judge_without_figures(const Message& message) {
   if (message.is_pinning) return judge_pinning(message);
-  if (message.form->family == Family::Host) return judge_host(message);
+  if (message.form->family == Family::Host || message.form->family == Family::Killed)
+    return judge_host(message);
   Verdict verdict;
   if (message.is_absurd) {
     verdict.cause = Cause::TooBig;
@@ -368,7 +384,8 @@ Verdict judge_without_figures(const Message& message) {
   verdict.answer = "memory ran out, but this message has no figures, so nothing can be computed";
   verdict.facts.push_back(
       "It does not come from PyTorch's caching allocator: a library, the driver or the context "
-      "asked for the memory. Text that says \"Tried to allocate ...\" can be answered.");
+      "asked for the memory, and what PyTorch's cache keeps unallocated is not there for it. Text "
+      "that says \"Tried to allocate ...\" can be answered.");
   return verdict;
 }
 

@@ -60,8 +60,8 @@ void MessageReader::keep(Message message) {
   const Family family = message.form->family;
   const bool says_something =
       message.is_pinning || family == Family::Host ||
-      (family != Family::NoFigures &&
-       (has_figures(message) || message.is_rejection || family == Family::Vllm));
+      (family != Family::NoFigures && (has_figures(message) || message.is_rejection ||
+                                       family == Family::Vllm || family == Family::Sglang));
   std::vector<Message>& list = says_something ? kept : without_figures_;
   for (Message& earlier : list) {
     if (!repeats(message, earlier)) continue;
@@ -84,11 +84,14 @@ FoundMessages MessageReader::finish() {
   }
   // What has no figures counts only where nothing else is there, and so does what has no sender.
   if (found_.messages.empty()) found_.messages = std::move(without_figures_);
-  const auto has_no_sender = [](const Message& message) {
-    return message.form->family == Family::NoFigures;
-  };
-  if (!std::ranges::all_of(found_.messages, has_no_sender))
-    std::erase_if(found_.messages, has_no_sender);
+  // The same line may say both.
+  std::vector<std::uint64_t> sender_lines;
+  for (const Message& message : found_.messages)
+    if (message.form->family != Family::NoFigures) sender_lines.push_back(message.line);
+  std::erase_if(found_.messages, [&](const Message& message) {
+    return message.form->family == Family::NoFigures && !message.is_pinning &&
+           std::ranges::find(sender_lines, message.line) != sender_lines.end();
+  });
   // A table is no failure: it comes after what failed.
   std::ranges::stable_partition(found_.messages, [](const Message& message) {
     return message.form->family != Family::Summary;

@@ -109,6 +109,13 @@ Remedy for_caching(const Message& message, const Verdict& verdict) {
           "leave it unset.",
           remedy.variable));
       break;
+    case Cause::MissingFigures:
+      if (message.form->family == Family::NoFigures)
+        remedy.changes.push_back(
+            "Where PyTorch holds most of the card, leave room for libraries: "
+            "torch.cuda.empty_cache() before their first call, or "
+            "torch.cuda.set_per_process_memory_fraction(0.95).");
+      break;
     case Cause::TooBig:
       remedy.changes.push_back(
           "Less must be live: a smaller batch or sequence, checkpointing, a smaller type, or state "
@@ -184,8 +191,39 @@ Remedy for_pinning(const Message& message) {
   return remedy;
 }
 
+// What one sentence answers.
+struct Change {
+  Family family;
+  std::string_view words;
+  bool looks_outside = false;
+};
+constexpr std::array kChanges = {
+    Change{Family::Mps,
+           "PYTORCH_MPS_HIGH_WATERMARK_RATIO is the limit. allocmark does not model Apple's GPUs."},
+    Change{Family::Vllm,
+           "What helps: max_model_len, max_num_seqs, gpu_memory_utilization, or more cards "
+           "(tensor_parallel_size)."},
+    Change{Family::Sglang,
+           "What helps: a larger --mem-fraction-static where the card has room beside it, or more "
+           "cards (--tp)."},
+    Change{Family::VllmPool,
+           "What helps: a smaller gpu_memory_utilization, and torch.cuda.empty_cache() in the "
+           "trainer before wake_up(); waking weights and cache one after the other (wake_up(tags=) "
+           "has both).",
+           true},
+    Change{Family::Driver,
+           "Leave room: a smaller batch or workspace, or less of the card for others "
+           "(torch.cuda.set_per_process_memory_fraction, torch.cuda.empty_cache()).",
+           true}};
+
 Remedy for_others(const Message& message, const Verdict& verdict) {
   Remedy remedy;
+  const auto* const change = std::ranges::find(kChanges, message.form->family, &Change::family);
+  if (change != kChanges.end()) {
+    remedy.changes.emplace_back(change->words);
+    if (change->looks_outside) look_outside(&remedy);
+    return remedy;
+  }
   switch (message.form->family) {
     case Family::Ggml:
       remedy.changes.push_back(
@@ -215,22 +253,7 @@ Remedy for_others(const Message& message, const Verdict& verdict) {
           "arena_extend_strategy=kSameAsRequested lets it grow by less.");
       record_driver_calls("python job.py", &remedy);
       break;
-    case Family::Mps:
-      remedy.changes.push_back(
-          "PYTORCH_MPS_HIGH_WATERMARK_RATIO is the limit. allocmark does not model Apple's GPUs.");
-      break;
-    case Family::Vllm:
-      remedy.changes.push_back(
-          "What helps: max_model_len, max_num_seqs, gpu_memory_utilization, or more cards "
-          "(tensor_parallel_size).");
-      break;
-    case Family::VllmPool:
-      remedy.changes.push_back(
-          "What helps: a smaller gpu_memory_utilization, and torch.cuda.empty_cache() in the "
-          "trainer before wake_up(); waking weights and cache one after the other (wake_up(tags=) "
-          "has both).");
-      look_outside(&remedy);
-      break;
+    case Family::Killed:
     case Family::Host:
       remedy.changes.push_back("The host needs more memory, or the job less of it.");
       remedy.changes.push_back(

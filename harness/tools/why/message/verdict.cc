@@ -72,10 +72,13 @@ Verdict judge(const Message& message) {
     case Family::Xla:
     case Family::Ggml:
     case Family::Vllm:
+    case Family::Sglang:
+    case Family::Driver:
       return judge_buffer(message);
     case Family::Summary:
       return judge_summary(message);
     case Family::VllmPool:
+    case Family::Killed:
     case Family::Host:
     case Family::Pinned:
     case Family::NoFigures:
