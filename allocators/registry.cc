@@ -11,6 +11,7 @@
 #include "allocators/conf/conf.h"
 #include "allocators/cupy/cupy.h"
 #include "allocators/ggml/ggml.h"
+#include "allocators/planned/planned.h"
 #include "allocators/plugins/pluggable.h"
 #include "allocators/plugins/rmm.h"
 #include "allocators/plugins/torch.h"
@@ -41,6 +42,7 @@ std::span<const BackendEntry> backend_registry() {
       bfc_xla_entry(),      //
       cupy_entry(),         //
       ggml_legacy_entry(),  //
+      planned_entry(),      //
       pluggable_entry(),
   };
   return entries;

@@ -176,6 +176,10 @@ class Backend {
   /// Gives cached memory back to the device (PyTorch's empty_cache). May block the host.
   virtual void trim() {}
 
+  /// A step of the program begins, and the one before has ended: what
+  /// BackendCapabilities::needs_steps is about. Not called in timed regions; may block the host.
+  virtual void begin_step() {}
+
   /// What BackendCapabilities::private_pools claims; else nothing happens. The order of calls is
   /// that of a valid trace (workloads/TRACES.md). Throws EnvironmentError where the allocator would
   /// fail with more than out of memory.
@@ -220,6 +224,8 @@ struct BackendCapabilities {
   bool honours_memory_limit = false;
   /// call_pool() works. A trace with private pools is skipped where it does not.
   bool private_pools = false;
+  /// begin_step() tells it what it works by. A trace that marks no steps is skipped.
+  bool needs_steps = false;
   /// Of every pointer; cudaMalloc documents 256.
   std::uint32_t alignment_bytes = 256;
 };

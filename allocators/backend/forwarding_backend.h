@@ -22,6 +22,7 @@ class ForwardingBackend : public Backend {
     inner_.record_stream(pointer, stream);
   }
   void trim() override { inner_.trim(); }
+  void begin_step() override { inner_.begin_step(); }
   [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override {
     return inner_.stats(stream);
   }

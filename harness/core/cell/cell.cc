@@ -17,13 +17,13 @@
 
 #include <fmt/format.h>
 #include "allocators/cuda/cuda_check.h"
+#include "allocators/packing/packing.h"
 #include "allocators/registry.h"
 #include "base/error.h"
 #include "base/process_memory.h"
 #include "harness/core/cell/cell_result.h"
 #include "harness/core/cell/cell_run.h"
 #include "harness/core/cell/recorded_job.h"
-#include "harness/core/packing/packing.h"
 #include "harness/core/replay/assumed_work.h"
 #include "harness/core/replay/trace_blocks.h"
 #include "results/record_uncalled.h"
@@ -105,11 +105,17 @@ void CellRun::prepare_trace() {
                     "not tested here ({})",
                     kRecordUncalled, kRecordingWorkloads));
   }
-  if (facts.pool_event_count > 0 &&
-      !entry_->capabilities_for(spec_.key.conf_text()).private_pools) {
+  if (facts.pool_event_count > 0 && !claims.private_pools) {
     result_.status = CellStatus::Skipped;
     result_.reason = "the trace allocates to private pools, which " + spec_.key.allocator +
                      " has not; caching and torch have them";
+    over_ = true;
+    return;
+  }
+  if (facts.mark_count == 0 && claims.needs_steps) {
+    result_.status = CellStatus::Skipped;
+    result_.reason = "the trace marks no steps, and " + spec_.key.allocator +
+                     " plans steps; write 'mark,LABEL,0,0' where one begins";
     over_ = true;
     return;
   }

@@ -258,7 +258,9 @@ void Verifier::run_other(const Event& event, const ReplayStep& step) {
       return;
     case EventKind::Mark:
       if (setup_.timeline != nullptr) setup_.timeline->add_mark(report_.counts.event_count);
-      if (step.mark_class() == MarkClass::Step && collects()) note_growth();
+      if (step.mark_class() != MarkClass::Step) return;
+      if (collects()) note_growth();
+      calls_.make([&] { setup_.replay.backend->begin_step(); });
       return;
     case EventKind::PoolCreate:
     case EventKind::PoolBegin:

@@ -43,6 +43,9 @@ std::string processes_refusal(std::string_view allocator, std::string_view conf)
   if (family_of(allocator) == "torch" || allocator == "pluggable") {
     return fmt::format("{}, and {} has one state for all", kInstances, allocator);
   }
+  if (allocator == "planned") {
+    return fmt::format("{}, and a mark does not say whose step begins", kInstances);
+  }
   if (uses_driver_pools(allocator, conf)) {
     return fmt::format("{}, where the driver's pools give each other memory when it is short",
                        kInstances);

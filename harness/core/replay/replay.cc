@@ -281,11 +281,10 @@ void Replayer::run_other(const ReplayStep& step) {
       if constexpr (kTimed) follow_requests(step);
       return;
     case EventKind::Mark:
-      if constexpr (kTimed) {
-        end_step(setup_, step, counts_.allocate_count);
-        follow_requests(step);
-      }
-      return;
+      if (step.mark_class() == MarkClass::Step) setup_.backend->begin_step();
+      if constexpr (!kTimed) return;
+      end_step(setup_, step, counts_.allocate_count);
+      return follow_requests(step);
     case EventKind::PoolCreate:
     case EventKind::PoolBegin:
     case EventKind::PoolEnd:

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "harness/core/packing/packing.h"
+#include "allocators/packing/packing.h"
 #include "harness/core/replay/prepared_trace.h"
 
 namespace allocmark {

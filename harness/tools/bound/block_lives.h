@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/packing/packing.h"
+#include "allocators/packing/packing.h"
 #include "workloads/trace/source.h"
 
 namespace allocmark {

@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "allocators/packing/packing.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/json_text.h"
-#include "harness/core/packing/packing.h"
 #include "harness/shell/output_path.h"
 #include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"

@@ -20,7 +20,7 @@ SCENARIOS = (
 PLANTED = ["ignores_record", "wrong_stream", "early_event", "no_wait", "any_stream", "no_stream_wait"]
 FUNCTIONS = "trim:my_trim"
 # thrust_pool promises no order, and has none.
-BUILT_IN = ["native", "caching", "async", "vmm_stitch", "cub"]
+BUILT_IN = ["native", "caching", "async", "vmm_stitch", "cub", "planned"]
 CONFS = ["unset", "caching=expandable_segments:True", "caching=backend:cudaMallocAsync"]
 
 failures = []

@@ -1,4 +1,4 @@
-#include "harness/core/packing/exact_packing.h"
+#include "allocators/packing/exact_packing.h"
 
 #include <algorithm>
 #include <array>
@@ -6,8 +6,8 @@
 #include <numeric>
 #include <utility>
 
-#include "harness/core/packing/first_fit.h"
-#include "harness/core/packing/time_sections.h"
+#include "allocators/packing/first_fit.h"
+#include "allocators/packing/time_sections.h"
 
 namespace allocmark {
 namespace {

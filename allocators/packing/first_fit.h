@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/core/packing/packing.h"
+#include "allocators/packing/packing.h"
 
 namespace allocmark {
 

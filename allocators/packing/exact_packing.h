@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "harness/core/packing/packing.h"
+#include "allocators/packing/packing.h"
 
 namespace allocmark {
 

@@ -1,4 +1,4 @@
-#include "harness/core/packing/first_fit.h"
+#include "allocators/packing/first_fit.h"
 
 #include <algorithm>
 #include <functional>
@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "harness/core/packing/time_sections.h"
+#include "allocators/packing/time_sections.h"
 
 namespace allocmark {
 namespace {

@@ -1,4 +1,4 @@
-#include "harness/core/packing/packing.h"
+#include "allocators/packing/packing.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <map>
 #include <utility>
 
-#include "harness/core/packing/exact_packing.h"
-#include "harness/core/packing/first_fit.h"
+#include "allocators/packing/exact_packing.h"
+#include "allocators/packing/first_fit.h"
 
 namespace allocmark {
 
