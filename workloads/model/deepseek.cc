@@ -203,7 +203,7 @@ Transformer::Routing Transformer::grouped_route(const LayerWeights& own, const V
     const Var values = tape_.make(chosen, 4);
     out.experts = tape_.make(chosen, 8).tensor;
   }
-  out.shares = chosen_shares(shares, out.experts);
+  out.shares = chosen_shares(shares, &out.experts);
   divide_by_sum(&out.shares, true);
   out.shares = multiply_scalar(tape_, std::move(out.shares));
   return out;

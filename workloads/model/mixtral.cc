@@ -161,26 +161,24 @@ Var Transformer::mixtral_grouped(const Var& input, std::size_t weight, std::uint
 Transformer::Routing Transformer::mixtral_route(const LayerWeights& own, const Var& hidden) {
   const ModelShape& model = setup_.model;
   const std::uint64_t rows = setup_.token_count();
-  const std::uint64_t chosen = rows * model.experts_per_token;
   Routing out;
   out.logits = linear(tape_, view(tape_, hidden), rows, {.weight = own.router});
   Var probabilities = softmax(tape_, cast(tape_, out.logits, 4));
-  Node* node = tape_.record(choice_backward, {&probabilities});
-  if (node != nullptr) node->sizes[0] = probabilities.size_bytes();
-  out.shares = tape_.make(chosen, 4);
-  out.experts = tape_.make(chosen, 8).tensor;
-  tape_.save(node, 0, out.experts);
-  tape_.attach(node, &out.shares);
+  out.shares = chosen_shares(probabilities, &out.experts);
   divide_by_sum(&out.shares, false);
+  // Qwen 3's go on in the type of the logits.
+  if (model.head_norms) out.shares = cast(tape_, std::move(out.shares), out.logits.width);
   return out;
 }
 
-// Those of the chosen experts, as gather gives them.
-Var Transformer::chosen_shares(const Var& all, const Tensor& experts) {
+// Those of the chosen experts, which topk finds with them where they are not known.
+Var Transformer::chosen_shares(const Var& all, Tensor* experts) {
+  const std::uint64_t chosen = setup_.token_count() * setup_.model.experts_per_token;
   Node* node = tape_.record(choice_backward, {&all});
   if (node != nullptr) node->sizes[0] = all.size_bytes();
-  Var shares = tape_.make(setup_.token_count() * setup_.model.experts_per_token, all.width);
-  tape_.save(node, 0, experts);
+  Var shares = tape_.make(chosen, all.width);
+  if (!*experts) *experts = tape_.make(chosen, 8).tensor;
+  tape_.save(node, 0, *experts);
   tape_.attach(node, &shares);
   return shares;
 }

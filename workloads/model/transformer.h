@@ -233,7 +233,7 @@ class Transformer {
                                      Var* weights);
   [[nodiscard]] Routing grouped_route(const LayerWeights& own, const Var& hidden);
   [[nodiscard]] Var shared_expert(const LayerWeights& own, const Var& hidden);
-  [[nodiscard]] Var chosen_shares(const Var& all, const Tensor& experts);
+  [[nodiscard]] Var chosen_shares(const Var& all, Tensor* experts);
   void divide_by_sum(Var* shares, bool has_epsilon);
   void make_latent_parameters(LayerWeights* own);
   void make_mlp_parameters(LayerWeights* own);

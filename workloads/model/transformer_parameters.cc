@@ -125,11 +125,12 @@ void Transformer::make_mlp_parameters(LayerWeights* own) {
   } else if (model.family == ModelFamily::Llama) {
     gated(&own->gate, &own->up, &own->down, inner);
   } else if (model.family == ModelFamily::Mixtral) {
-    if (!model.is_latent()) own->router = add_matrix(h, model.expert_count);
+    const bool is_router_last = model.is_latent() || model.head_norms;
+    if (!is_router_last) own->router = add_matrix(h, model.expert_count);
     own->gate = add_matrix(h, 2 * model.ffn * setup_.own_expert_count());
     own->down = add_matrix(model.ffn, h * setup_.own_expert_count());
+    if (is_router_last) own->router = add_matrix(h, model.expert_count);
     if (!model.is_latent()) return;
-    own->router = add_matrix(h, model.expert_count);
     // What balances the experts' load.
     buffers_.push_back(tape_.allocate(model.expert_count * parameter_bytes(), TensorKind::Unknown));
     if (model.shared_ffn == 0) return;

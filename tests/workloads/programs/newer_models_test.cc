@@ -1,5 +1,6 @@
-// Families of 2025: Gemma 3, DeepSeek-V3. Numbers of parameters are those of the published weights.
-// Peaks are those of PyTorch 2.11 with transformers 5.17 on simcuda, which ran the same steps.
+// Families of 2025: Gemma 3, DeepSeek-V3, Qwen 3's mixtures. Numbers of parameters are those of the
+// published weights. Peaks are those of PyTorch 2.11 with transformers 5.17 on simcuda, which ran
+// the same steps.
 #include <cstdint>
 #include <string>
 
@@ -57,6 +58,13 @@ TEST_CASE("a DeepSeek-V3's steps hold what PyTorch's do") {
   CHECK(requested_peak(model + ",query_rank=0,seq=700,layers=3,dense_layers=1") == 1'708'775'156);
   CHECK(mentions(refusal_of(narrow + ",rope_size=192"), "less than head_size"));
   CHECK(mentions(refusal_of("train:deepseek-v3,tp=2"), "1 for deepseek-v3"));
+}
+
+TEST_CASE("a Qwen 3 with experts weighs their results in the type of its logits") {
+  CHECK(requested_peak("train:qwen3-30b-a3b,layers=3,hidden=1024,heads=16,kv_heads=4,ffn=256,"
+                       "vocabulary=16384,expert_count=16,experts_per_token=4,batch=2,seq=512,"
+                       "steps=2,precision=bf16,optimizer=adamw_fused,kv_cache=none") ==
+        1'005'259'912);
 }
 
 TEST_CASE("a window needs a mask where texts are as long") {
