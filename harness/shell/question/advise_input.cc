@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <map>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -88,7 +89,8 @@ void check_without(const JobOptions& job) {
 }
 
 std::string workload_of(const std::string& word) {
-  const bool is_file = std::filesystem::is_regular_file(word);
+  std::error_code ignored;  // a workload may be longer than a file's name can be
+  const bool is_file = std::filesystem::is_regular_file(word, ignored);
   return is_file ? "file:" + word : word;
 }
 

@@ -122,8 +122,17 @@ class Estimate(unittest.TestCase):
         path = self.write("config.json", json.dumps(config))
         keys = ",batch=1,seq=512,steps=1,precision=bf16"
         self.assertEqual(estimate(f"train:{path}{keys}")["phases"], estimate(f"train:llama-3.2-1b{keys}")["phases"])
-        refused = call("estimate", f"train:{self.write('gemma.json', json.dumps({'model_type': 'gemma3'}))}", code=2)
-        self.assertIn("four norms a block", refused)
+        refused = call("estimate", f"train:{self.write('gemma.json', json.dumps({'model_type': 'gemma2'}))}", code=2)
+        self.assertIn("gemma2", refused)
+
+    def test_a_config_of_many_keys_is_longer_than_a_files_name_can_be(self):
+        config = {"model_type": "deepseek_v3", "hidden_size": 512, "intermediate_size": 1024, "moe_intermediate_size": 256, "num_hidden_layers": 4,
+                  "num_attention_heads": 8, "num_key_value_heads": 8, "n_shared_experts": 1, "n_routed_experts": 16, "kv_lora_rank": 64,
+                  "q_lora_rank": 128, "qk_rope_head_dim": 32, "v_head_dim": 64, "qk_nope_head_dim": 64, "n_group": 8, "topk_group": 4,
+                  "num_experts_per_tok": 4, "first_k_dense_replace": 1, "vocab_size": 32000, "tie_word_embeddings": False}  # fmt: skip
+        path = self.write("config.json", json.dumps(config))
+        found = estimate(f"train:{path},batch=1,seq=64,steps=1,precision=bf16,checkpoint=full,optimizer=sgd")
+        self.assertGreater(found["phases"][0]["by_use"]["weights_bytes"], 0)
 
     def test_a_config_has_the_parameters_of_its_class(self):
         for count, config in COUNTED:

@@ -289,12 +289,12 @@ Verdict without_free(const Message& message) {
 }
 
 // The free memory would do, but the driver gives it in pages of 2 MiB, and the last ones of a card
-// may lie in pieces that other programs left.
+// may lie in pieces that other programs left. PyTorch asks for 1 MiB at least.
 std::optional<Verdict> nearly_full(const Message& message) {
-  constexpr std::uint64_t kPageBytes = 2 * kMiB;
   const auto asked_bytes = static_cast<std::uint64_t>(message.of(Quantity::Asked)->bytes);
   const auto free_bytes = static_cast<std::uint64_t>(message.of(Quantity::Free)->bytes);
-  if (free_bytes >= rounded_up(asked_bytes, kPageBytes) + kPageBytes) return std::nullopt;
+  if (asked_bytes < kMiB || free_bytes >= rounded_up(asked_bytes, 2 * kMiB) + 2 * kMiB)
+    return std::nullopt;
   Verdict verdict{.cause = Cause::Borderline};
   verdict.answer = fmt::format(
       "{} failed with {} free: the card is full. The driver gives memory in pages of 2 MiB, and so "
