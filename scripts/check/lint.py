@@ -4,10 +4,11 @@
 Rules: pinned clang-format 14; files of at most 400 lines, scripts too, and C++ functions of at most 60 (a comment `lint: long`
 with a reason in the same file's head lifts the file limit); headers begin with #pragma once; no TODO; no tab; files
 and JSON are opened and parsed in base/ alone; a namespace has one type of a name, in one file (two of them link, and the
-destructor of one ends the other). rooms.py checks which rooms may include which; ruff the rest of Python.
+destructor of one ends the other); a script that CTest runs can be executed. rooms.py checks which rooms may include which; ruff the rest of Python.
 
 With --without-format clang-format is not asked.
 """
+import os
 import re
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ SCRIPT_ENDINGS = (".py", ".sh", ".cmake", "CMakeLists.txt")
 # base/input_file.h, output_file.h and json_text.h have the limits; what else opens files or parses JSON goes around them.
 OPENER = re.compile(r"std::(basic_)?[io]?fstream|\bfopen\(|\b(Ordered)?[jJ]son::parse\(|#include <fstream>")
 TYPE = re.compile(r"(?:struct|class|enum class|enum|union)\s+(\w+)(?:\s+final)?\s*(?::(?!:)[^;]*)?\{")
+PROGRAM_TEST = re.compile(r"allocmark_program_test\(\s*\w+\s+COMMAND\s+([\w/]+\.py)")
 OPENERS = {
     "base/": "where files are opened",
     "tests/": "tests make the files that break rules",
@@ -56,8 +58,12 @@ def check_function_lengths(lines):
             start = None
 
 
-def check_script(_, text):
+def check_script(name, text):
     yield from check_file_length(text.splitlines())
+    for found in PROGRAM_TEST.finditer(text):
+        script = (ROOT / name).parent / found[1]
+        if script.is_file() and not os.access(script, os.X_OK):
+            yield text.count("\n", 0, found.start()) + 1, f"{found[1]} cannot be executed, so CTest does not run it: chmod +x"
 
 
 def check_source(name, text):

@@ -190,8 +190,21 @@ bool recognises(const PlanAllocator& allocator, std::string_view conf) {
       same->first += ", " + allocator->name;
     }
   }
+  // Where some know what was meant, the others' lists of keys do not help.
+  const auto guesses = [](const auto& complaint) {
+    return complaint.second.find("did you mean") != std::string::npos;
+  };
+  const bool is_guessed = std::ranges::any_of(complaints, guesses);
   std::string lines;
-  for (const auto& [who, what] : complaints) lines += fmt::format("\n  {}: {}", who, what);
+  std::string others;
+  for (const auto& complaint : complaints) {
+    if (is_guessed && !guesses(complaint)) {
+      others += (others.empty() ? "" : ", ") + complaint.first;
+    } else {
+      lines += fmt::format("\n  {}: {}", complaint.first, complaint.second);
+    }
+  }
+  if (!others.empty()) lines += fmt::format("\n  {}: no key like it", others);
   throw UsageError({.what = "no chosen allocator accepts this config string",
                     .where = fmt::format("--conf '{}'", conf.text),
                     .wanted = "",
