@@ -27,15 +27,17 @@ std::optional<std::uint64_t> Space::take_hole(std::uint64_t size_bytes, const By
   while (begin + size_bytes <= within.end) {
     while (used != taken_.end() && used->second <= begin) ++used;
     while (needed != avoided.end() && needed->end <= begin) ++needed;
-    const std::uint64_t used_begin = used == taken_.end() ? within.end : used->first;
-    const std::uint64_t needed_begin = needed == avoided.end() ? within.end : needed->begin;
+    // What lies behind the range does not count.
+    const bool has_used = used != taken_.end() && used->first < within.end;
+    const bool has_needed = needed != avoided.end() && needed->begin < within.end;
+    const std::uint64_t used_begin = has_used ? used->first : within.end;
+    const std::uint64_t needed_begin = has_needed ? needed->begin : within.end;
     if (begin + size_bytes <= std::min(used_begin, needed_begin)) {
       note({.begin = begin, .end = begin + size_bytes});
       return begin;
     }
-    const bool is_used = used_begin <= needed_begin;
-    if (is_used && used == taken_.end()) return std::nullopt;
-    begin = is_used ? used->second : needed->end;
+    if (!has_used && !has_needed) return std::nullopt;
+    begin = used_begin <= needed_begin ? used->second : needed->end;
   }
   return std::nullopt;
 }

@@ -139,6 +139,43 @@ TEST_CASE("a hole is free and is not needed later") {
   CHECK_FALSE(space.take_hole(101, whole, {}));
 }
 
+TEST_CASE("a hole is the lowest of its part that neither lives nor comes") {
+  Random random(7);
+  for (int round = 0; round < 2000; ++round) {
+    Space space;
+    std::vector<bool> taken(64, false);
+    for (int i = 0; i < 8; ++i) {
+      const std::uint64_t begin = random.below(60);
+      const ByteRange range{.begin = begin, .end = begin + 1 + random.below(4)};
+      if (!space.take(range)) continue;
+      for (std::uint64_t at = range.begin; at < range.end; ++at) taken[at] = true;
+    }
+    // Blocks of other parts lie before and behind; none crosses a part's bounds.
+    ByteRange part{.begin = random.below(30), .end = 34 + random.below(30)};
+    while (part.begin > 0 && taken[part.begin - 1]) --part.begin;
+    while (part.end < 64 && taken[part.end]) ++part.end;
+    Ranges later;
+    std::vector<bool> used = taken;
+    for (std::uint64_t at = random.below(20); at < 60; at += 3 + random.below(20)) {
+      later.push_back({at, at + 2});
+      used[at] = used[at + 1] = true;
+    }
+    if (random.below(3) == 0) {
+      later.clear();
+      used = taken;
+    }
+    const std::uint64_t size = 1 + random.below(12);
+    std::optional<std::uint64_t> wanted;
+    for (std::uint64_t at = part.begin; !wanted && at + size <= part.end; ++at) {
+      bool is_free = true;
+      for (std::uint64_t i = at; i < at + size; ++i) is_free = is_free && !used[i];
+      if (is_free) wanted = at;
+    }
+    INFO("round " << round << ", part " << part.begin << " to " << part.end << ", size " << size);
+    CHECK(space.take_hole(size, part, later) == wanted);
+  }
+}
+
 // A random step: blocks of random lengths, some of which end in the next step.
 std::vector<Row> random_step(Random& random, int block_count, int base, int earlier) {
   std::vector<Row> rows;

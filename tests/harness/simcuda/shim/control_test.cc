@@ -328,19 +328,23 @@ TEST_CASE("managed memory takes pages when they are touched, and its end is know
 
 #if CUDART_VERSION >= 13000
 TEST_CASE("pools of host memory keep to their largest size, and outlive a context") {
+  constexpr std::size_t kChunkBytes = 32 << 20;  // what a pool takes at a time
   for (const cudaMemAllocationType type :
        {cudaMemAllocationTypePinned, cudaMemAllocationTypeManaged}) {
     cudaMemPoolProps properties{};
     properties.allocType = type;
     properties.location = {cudaMemLocationTypeHost, 0};
-    properties.maxSize = 1 << 20;
+    const bool is_sized = type == cudaMemAllocationTypePinned;  // managed ones cannot be
+    properties.maxSize = is_sized ? kChunkBytes : 0;
     cudaMemPool_t pool = nullptr;
     REQUIRE(cudaMemPoolCreate(&pool, &properties) == cudaSuccess);
     void* block = nullptr;
     void* refused = nullptr;
-    REQUIRE(cudaMallocFromPoolAsync(&block, 1 << 20, pool, nullptr) == cudaSuccess);
-    CHECK(cudaMallocFromPoolAsync(&refused, 1, pool, nullptr) == cudaErrorMemoryAllocation);
-    CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
+    REQUIRE(cudaMallocFromPoolAsync(&block, kChunkBytes, pool, nullptr) == cudaSuccess);
+    if (is_sized) {
+      CHECK(cudaMallocFromPoolAsync(&refused, 1, pool, nullptr) == cudaErrorMemoryAllocation);
+      CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
+    }
     CHECK(cudaDeviceReset() == cudaSuccess);
     *static_cast<char*>(block) = 3;
     CHECK(cudaMemPoolDestroy(pool) == cudaSuccess);
