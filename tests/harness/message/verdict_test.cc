@@ -363,6 +363,12 @@ TEST_CASE("libraries that ask the driver themselves are answered by what they sa
   CHECK_FALSE(has(sglang.text, "vLLM"));
 }
 
+TEST_CASE("cuDNN's error of the host is not the card's") {
+  CHECK(
+      answer_to("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED").verdict.cause ==
+      Cause::HostMemory);
+}
+
 TEST_CASE("an exit code of 137 says who may have killed the job, unless a message says more") {
   const Answer killed = answer_to("Process finished with exit code 137");
   CHECK(killed.verdict.cause == Cause::HostMemory);

@@ -147,7 +147,8 @@ constexpr std::array kHostAnchors = {Anchor{"DefaultCPUAllocator: ~ you tried to
                                      Anchor{"is killed by signal: Killed"},
                                      Anchor{"Out of memory: Killed process"},
                                      Anchor{"Reason: OOMKilled"},
-                                     Anchor{"killed due to the node running low on memory"}};
+                                     Anchor{"killed due to the node running low on memory"},
+                                     Anchor{"HOST_ALLOCATION_FAILED"}};  // cuDNN's
 // Signal 9, whoever sent it.
 constexpr std::array kKilledAnchors = {Anchor{"exit code 137"}, Anchor{"exited with code 137"},
                                        Anchor{"exitcode: -9"}};
