@@ -246,8 +246,9 @@ def kept_rows(path, names):
 def page(rows, kept=((), ())):
     today = datetime.date.today().isoformat()
     lines = ["# Other projects' tests on simcuda", "",
-             f"Made by `scripts/measure/simcuda_suites.py`, its newest rows on {today}. Kernels do nothing: tests that look at",
-             "what one wrote cannot pass, and stand in a column of their own. The last column leaves them out.", "",
+             f"Made by `scripts/measure/simcuda_suites.py`, its newest rows on {today}. Kernels do nothing:",
+             "tests that look at what one wrote cannot pass, and stand in a column of their own. The last column",
+             "leaves them out.", "",
              "| suite | version | tests from | run | passed | skipped | need values | failed | passed of the rest |",
              "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |", *kept[0]]
     for row in rows:
