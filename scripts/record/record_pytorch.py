@@ -1242,12 +1242,15 @@ class Recording:
 
     def wrap(self, owner, name, before, after=None, done=None, given=None):
         """Lets `before` see the calls of owner.name until end(), `after` when they began, `done` those that came to an end, and `given`
-        these with their answer."""
+        these with their answer. torch.compile sees the call itself: what stands around it would cut the program's graph in two."""
         if not hasattr(owner, name):
             return
         original, is_own = getattr(owner, name), name in vars(owner)
+        is_compiling = getattr(getattr(self.torch, "compiler", None), "is_compiling", lambda: False)
 
         def seen(*arguments, **options):
+            if is_compiling():
+                return original(*arguments, **options)
             before(*arguments, **options)
             begin_ns = time.time_ns()
             try:

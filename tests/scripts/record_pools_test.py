@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Tests the private pools in recordings of record_pytorch.py, against the stand-in for torch of record_pytorch_test.py: MemPools and
-graphs are made, used and deleted there, and the rows are what the format says of them (workloads/TRACES.md, "Private pools")."""
+graphs are made, used and deleted there, and the rows are what the format says of them (workloads/TRACES.md, "Private pools"). And
+tests that a compiler which traces the program does not see what watches it."""
 import os
 import sys
+import types
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -64,6 +66,13 @@ class Pools(unittest.TestCase):
             Position(0, "pool", ("begin_mem_pool", (0, 4))), Position(1, "pool", ("end", (0, 4)))])
         self.assertEqual(made[1:], ["pool_create,1,0,0", "pool_begin,1,1,0", "alloc,1,100,0", "pool_end,1,0,0", "pool_release,1,0,0",
                                     "pool_begin,1,1,0", "alloc,2,5,0", "pool_end,1,0,0"])
+
+    def test_what_a_compiler_traces_is_the_call_alone(self):
+        self.torch.compiler = types.SimpleNamespace(is_compiling=lambda: True)
+        with record(self.path):
+            self.allocator.alloc(0x300, 10)
+            self.torch.cuda.empty_cache()
+        self.assertEqual(self.lines()[2:], ["alloc,2,10,0"])
 
 
 if __name__ == "__main__":
