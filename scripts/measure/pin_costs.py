@@ -64,6 +64,33 @@ def one_round(runtime, mib, samples):
             del view
 
 
+class PoolProperties(ctypes.Structure):
+    """cudaMemPoolProps of CUDA 12 and 13: pinned memory at a location of the host."""
+    _fields_ = (("kind", ctypes.c_int), ("handles", ctypes.c_int), ("location", ctypes.c_int), ("location_id", ctypes.c_int),
+                ("security", ctypes.c_void_p), ("max_size", ctypes.c_size_t), ("rest", ctypes.c_ubyte * 56))
+
+
+POOLS = (("Host", 2), ("HostNuma", 3))
+RELEASE_THRESHOLD = 4
+
+
+def pool_round(runtime, mib, samples, location, keeps):
+    """Takes a block from a new pool of the host, frees it, and takes it again. `keeps`: the pool gives nothing back."""
+    pool, address, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t(mib * MIB)
+    name, number = location
+    properties = PoolProperties(kind=1, location=number)
+    note = f"{name} {'kept' if keeps else 'given back'}"
+    timed(runtime.cudaMemPoolCreate, ctypes.byref(pool), ctypes.byref(properties))
+    threshold = ctypes.c_uint64(2**64 - 1 if keeps else 0)
+    timed(runtime.cudaMemPoolSetAttribute, pool, ctypes.c_int(RELEASE_THRESHOLD), ctypes.byref(threshold))
+    for turn in ("first", "again"):
+        took = timed(runtime.cudaMallocFromPoolAsync, ctypes.byref(address), size, pool, None)
+        samples.setdefault(f"cudaMallocFromPoolAsync {note}, {turn}", []).append(took)
+        samples.setdefault(f"cudaFreeAsync {note}, {turn}", []).append(timed(runtime.cudaFreeAsync, address, None))
+        samples.setdefault(f"cudaDeviceSynchronize {note}, {turn}", []).append(timed(runtime.cudaDeviceSynchronize))
+    samples.setdefault(f"cudaMemPoolDestroy {note}", []).append(timed(runtime.cudaMemPoolDestroy, pool))
+
+
 def runtime_library():
     """The CUDA runtime, or None where there is none: the system's, or that of the wheels beside PyTorch."""
     folders = [os.path.join(folder, "nvidia", *part) for folder in sys.path for part in (("cu13", "lib"), ("cuda_runtime", "lib"))]
@@ -87,6 +114,9 @@ def costs(write, seconds):
             for _ in range(9 if mib <= 64 else 5 if mib <= 256 else 3):
                 if time.monotonic() < stop_at:
                     one_round(runtime, mib, samples)
+                    for location in POOLS:
+                        for keeps in (False, True):
+                            pool_round(runtime, mib, samples, location, keeps)
         except RuntimeError as error:
             write({"cost": None, "mib": mib, "note": str(error)})
         for call, durations in samples.items():
