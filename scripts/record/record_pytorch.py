@@ -46,6 +46,7 @@ import contextlib
 import errno
 import fcntl
 import gzip
+import importlib
 import io
 import itertools
 import os
@@ -1199,6 +1200,12 @@ class HostWatch:
             finalizer.detach()
 
 
+def know_tensor_methods():
+    """torch.compile traces a call of a tensor's method where it finds it in a set that it makes once: not of wrapped ones."""
+    with contextlib.suppress(ImportError, AttributeError):
+        importlib.import_module("torch._dynamo.trace_rules").get_tensor_method()
+
+
 class Recording:
     """One recording on one device, between begin() and end(). Use record()."""
 
@@ -1293,6 +1300,7 @@ class Recording:
         memory._record_memory_history(enabled=None)
         self.start_history()
         self.count_first = self.request_count()
+        know_tensor_methods()
         for owner in (self.torch.cuda, memory):
             self.wrap(owner, "empty_cache", lambda *_: self.note("empty_cache"), lambda begin_ns, *_: self.watch.leave_out(begin_ns))
         self.wrap(self.torch.Tensor, "record_stream", self.note_record_stream)

@@ -74,6 +74,14 @@ class Pools(unittest.TestCase):
             self.torch.cuda.empty_cache()
         self.assertEqual(self.lines()[2:], ["alloc,2,10,0"])
 
+    def test_a_compiler_knows_the_methods_of_tensors_as_they_were(self):
+        original, known = self.torch.Tensor.record_stream, []
+        rules = types.SimpleNamespace(get_tensor_method=lambda: known.append(self.torch.Tensor.record_stream))
+        self.use({"torch": self.torch, "torch._dynamo": types.SimpleNamespace(), "torch._dynamo.trace_rules": rules})
+        with record(self.path):
+            self.allocator.alloc(0x300, 10)
+        self.assertEqual(known, [original])
+
 
 if __name__ == "__main__":
     unittest.main()
