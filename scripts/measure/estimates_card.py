@@ -59,12 +59,19 @@ def predict(arguments):
 def make_model(model, keys):
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+    from transformers.initialization import no_init_weights
     text = dict(MODELS[model])
     config = AutoConfig.for_model(text.pop("model_type"), **text)
     kind = AutoModelForMaskedLM if config.model_type == "bert" else AutoModelForCausalLM
     four_bytes = keys["precision"] in ("fp32", "bf16_autocast", "fp16_autocast")
-    with torch.device("cuda"):
+    # As from_pretrained(...).to("cuda"): made on the host, moved whole, so that tied tables are on the device once.
+    with no_init_weights():
         made = kind.from_config(config, dtype=torch.float32 if four_bytes else torch.bfloat16, attn_implementation=keys.get("attention", "sdpa"))
+    made.tie_weights()
+    made.to("cuda")
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.normal_(0, 0.02)
     return made, config
 
 
@@ -82,7 +89,8 @@ def optimizer_of(model, name):
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if name.startswith("sgd"):
         return torch.optim.SGD(trained, lr=1e-4, momentum=0.9 if name == "sgd_momentum" else 0)
-    return torch.optim.AdamW(trained, lr=1e-5, fused=name == "adamw_fused")
+    # fused=False would also turn foreach off, which is PyTorch's preset.
+    return torch.optim.AdamW(trained, lr=1e-5, **({"fused": True} if name == "adamw_fused" else {}))
 
 
 def train(model, config, keys):
@@ -117,8 +125,10 @@ def generate(model, config, keys):
     for batch, length, new_tokens in zip(*shapes, strict=True):
         ids = torch.randint(10, config.vocab_size, (batch, length), device="cuda")
         with torch.no_grad():
-            model.generate(ids, attention_mask=torch.ones_like(ids), min_new_tokens=new_tokens, max_new_tokens=new_tokens, do_sample=False,
-                           pad_token_id=0)
+            made = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=new_tokens, do_sample=False, pad_token_id=0)
+        if made.shape[1] != length + new_tokens:
+            raise RuntimeError(f"a text ended early: wanted {new_tokens} new tokens, got {made.shape[1] - length}")
+        del made
 
 
 def device_in_use():
