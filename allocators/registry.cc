@@ -21,6 +21,7 @@
 #include "allocators/simple/null.h"
 #include "allocators/simple/thrust_pool.h"
 #include "allocators/stitch/vmm_stitch.h"
+#include "allocators/xla/xla_vmm.h"
 #include "base/error.h"
 #include "base/nearest.h"
 
@@ -40,6 +41,7 @@ std::span<const BackendEntry> backend_registry() {
       vmm_stitch_entry(),   //
       bfc_tf_entry(),       //
       bfc_xla_entry(),      //
+      xla_vmm_entry(),      //
       cupy_entry(),         //
       ggml_legacy_entry(),  //
       planned_entry(),      //

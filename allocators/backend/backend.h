@@ -226,6 +226,9 @@ struct BackendCapabilities {
   bool private_pools = false;
   /// begin_step() tells it what it works by. A trace that marks no steps is skipped.
   bool needs_steps = false;
+  /// Its own limit is a share of what is free when it is made: what happens with one capacity says
+  /// nothing about another one.
+  bool limit_is_share_of_free = false;
   /// Of every pointer; cudaMalloc documents 256.
   std::uint32_t alignment_bytes = 256;
 };

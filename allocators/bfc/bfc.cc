@@ -13,7 +13,6 @@
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/cuda_check.h"
 #include "allocators/cuda/device_memory.h"
-#include "base/bytes.h"
 #include "base/error.h"
 
 namespace allocmark {
@@ -22,10 +21,6 @@ namespace {
 using bfc::Handle;
 using bfc::HeapOptions;
 using bfc::Region;
-
-// A device gives whole pages: of a limit beyond them its own would refuse the first region. XLA
-// rounds up, because there the memory of the card is more than the limit.
-constexpr std::uint64_t kPageBytes = 2 * kMiB;
 
 // One of the two allocators.
 struct Flavour {
@@ -220,13 +215,7 @@ class BfcBackend final : public Backend {
 };
 
 std::uint64_t limit_of(const BfcConf& conf, std::uint64_t memory_limit_bytes) {
-  if (memory_limit_bytes != 0) return memory_limit_bytes;
-  std::size_t free_bytes = 0;
-  std::size_t total_bytes = 0;
-  ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
-  const auto limit_bytes =
-      static_cast<std::uint64_t>(conf.fraction * static_cast<double>(free_bytes));
-  return limit_bytes / kPageBytes * kPageBytes;
+  return memory_limit_bytes != 0 ? memory_limit_bytes : share_of_free_memory(conf.fraction);
 }
 
 std::unique_ptr<Backend> make(const Flavour& flavour, const BackendOptions& options) {
@@ -246,6 +235,7 @@ BackendEntry entry_of(const Flavour& flavour) {
                        .stream_ordered = false,
                        .real_memory = true,
                        .honours_memory_limit = true,
+                       .limit_is_share_of_free = true,
                        .alignment_bytes = 256},
       .conf_keys = flavour.keys,
       .check_conf = [&flavour](std::string_view conf) { return read_conf(flavour, conf).error; },

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -15,6 +16,17 @@ namespace allocmark {
 
 // A request above it is out of memory: near 2^64 rounding would wrap.
 inline constexpr std::uint64_t kDeviceRequestBytesMax = kTiB * 256;
+
+// A share of what is free, in whole pages: a device gives no others, so that it would refuse a
+// region of the whole limit. XLA rounds up, because there the memory of the card is more than that.
+[[nodiscard]] inline std::uint64_t share_of_free_memory(double fraction) {
+  constexpr std::uint64_t kPageBytes = 2 * kMiB;
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  const auto share_bytes = static_cast<std::uint64_t>(fraction * static_cast<double>(free_bytes));
+  return share_bytes / kPageBytes * kPageBytes;
+}
 
 // Of cudaMalloc; nothing where the device has no more. Throws EnvironmentError on other failures.
 [[nodiscard]] inline std::optional<std::uint64_t> take_device_memory(std::uint64_t size_bytes) {

@@ -45,6 +45,7 @@ constexpr Variant kVariants[] = {
     {"bfc@xla-2026-09", "spatial_partitioning:False,fragmentation_fraction:0.01"},
     {"cupy", "fraction:0.9"},
     {"ggml_legacy", "flush_on_oom:False"},
+    {"xla_vmm", "fraction:0.9", true},
     {"planned", "profile_steps:1,expandable_segments:True", true},
     {"vmm_stitch", "chunk_mb:8,mapped_percent_max:100"},
     {"vmm_stitch", "other_streams:first"},

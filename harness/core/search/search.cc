@@ -158,7 +158,11 @@ void Search::add_least(SettingFacts* facts) {
     const Ballast ballast = hold_back(capacity_bytes, result_.usable_bytes);
     const Pass pass = run_pass(facts->conf, OomPolicy::Stop, assumed_for(facts->conf));
     ++facts->pass_count;
-    return Probe{.serves = pass.oom_count == 0, .range = pass.range};
+    return Probe{.serves = pass.oom_count == 0,
+                 .range = entry_.capabilities.limit_is_share_of_free
+                              ? SettledRange{.low_bytes = capacity_bytes,
+                                             .high_bytes = capacity_bytes + kDevicePageBytes}
+                              : pass.range};
   };
   const LeastCapacity least = find_least_capacity({.needed_bytes = result_.needed_bytes,
                                                    .usable_bytes = result_.usable_bytes,

@@ -8,7 +8,9 @@
 // and the least capacity is found exactly: the least from which every larger one, up to the whole
 // device, serves all requests. Where fewer passes are allowed than that takes, what remains
 // unsettled is said. In traces of several streams the order of events may shift with the capacity
-// by modelled time; there an interval is what the pass saw, and no proof.
+// by modelled time; there an interval is what the pass saw, and no proof. An allocator whose own
+// limit is a share of the free memory learns of the capacity from the start: there a pass settles
+// its own capacity alone, and the least one is what a bisection finds.
 #pragma once
 
 #include <cstdint>

@@ -3,13 +3,16 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "base/median.h"
+#include "base/nearest.h"
 #include "base/own_process.h"
 #include "harness/core/device/card_names.h"
 #include "harness/core/device/runtime_select.h"
@@ -20,6 +23,7 @@
 #include "harness/core/run/environment.h"
 #include "harness/core/run/run.h"
 #include "harness/core/search/advice.h"
+#include "harness/core/search/frameworks.h"
 #include "harness/core/search/search_progress.h"
 #include "harness/core/search/target.h"
 #include "harness/job/interrupt.h"
@@ -44,11 +48,13 @@ constexpr const char* kAdviseFooter =
     "  allocmark advise my_job.csv.gz --device sim:rtx-4090\n"
     "  allocmark advise gpt2_train_amp --capacity 1.05x\n"
     "  allocmark advise my_job.csv.gz --device sim:a100-80 --pytorch 2.10\n"
-    "  allocmark advise my_job.csv.gz --without expandable_segments --format markdown\n";
+    "  allocmark advise my_job.csv.gz --without expandable_segments --format markdown\n"
+    "  allocmark advise job.sqlite --framework jax --device sim:a100-80\n";
 
 struct AdviseCommand {
   JobOptions job;
   std::string capacity = "unlimited";
+  std::string framework;  // empty: PyTorch
   std::uint32_t pass_count = 3;
   bool search_only = false;
   bool all = false;  // the whole table
@@ -61,6 +67,12 @@ void add_advise(CLI::App* app, AdviseCommand* command) {
                   "to programs")
       ->capture_default_str()
       ->type_name("X");
+  app->add_option("--framework", command->framework,
+                  "Whose settings: jax (XLA_PYTHON_CLIENT_*) or tensorflow (TF_GPU_ALLOCATOR, "
+                  "...) instead of PyTorch's config string. The requests are the program's own: "
+                  "record them with its cache off, as 'why' says")
+      ->check(CLI::IsMember(framework_names()))
+      ->type_name("NAME");
   app->add_option("--passes", command->pass_count, "Timed passes of each candidate")
       ->check(CLI::Range(1u, 1000u))
       ->capture_default_str()
@@ -77,11 +89,12 @@ void measure(const AdviseCommand& command, const std::string& device,
   begin.host_reference_ns = HostReference().measure_quiet_ns();
   advice->device.host_reference_ns = *begin.host_reference_ns;
   std::vector<CellSpec> specs;
-  for (const std::string& conf : advice->finalists) {
+  for (const std::string& setting : advice->finalists) {
+    const CellKey key = key_of(advice->search, setting);
     CellSpec spec;
     spec.key = {.workload = workload_of(command.job.workload),
-                .allocator = allocator_of(advice->search.release),
-                .conf = conf,
+                .allocator = key.allocator,
+                .conf = key.conf,
                 .device = device,
                 .capacity = command.capacity,
                 .seed = command.job.seed,
@@ -132,9 +145,37 @@ void advise_host(const AdviseCommand& command, Advice* advice) {
   advice->host = {.program = std::move(program), .pinned = std::move(pinned)};
 }
 
+// What is asked of PyTorch alone.
+void check_framework(const AdviseCommand& command) {
+  const auto refuse = [&](const char* option) {
+    throw UsageError({.what = "this is asked of PyTorch alone",
+                      .where = option,
+                      .wanted = {},
+                      .got = "--framework " + command.framework,
+                      .next = "leave one of them out"});
+  };
+  if (!command.job.confs.empty()) refuse("--conf");
+  if (!command.job.pytorch.empty()) refuse("--pytorch");
+  if (!command.job.target.empty()) refuse("--target");
+  const std::vector<std::string> known = framework_of(command.framework, 0).variables();
+  for (const std::string& word : command.job.without) {
+    const std::string name = word.substr(0, word.find('='));
+    if (std::ranges::find(known, name) != known.end()) continue;
+    throw UsageError({.what = "no variable of " + command.framework + " that is tried",
+                      .where = "--without",
+                      .wanted = "a variable such as " + known.back(),
+                      .got = "'" + word + "'",
+                      .next = suggest(name, known)});
+  }
+}
+
 ExitCode run_advise(const AdviseCommand& command) {
   check_device(command.job.device);
-  check_without(command.job);
+  if (command.framework.empty()) {
+    check_without(command.job);
+  } else {
+    check_framework(command);
+  }
   if (!command.job.target.empty()) (void)parse_target(command.job.target, "--target");
   const DeviceChoice choice = choose_device(command.job.device, own_program_path());
   if (const std::string note =
@@ -146,12 +187,12 @@ ExitCode run_advise(const AdviseCommand& command) {
   Advice advice;
   advice.device = choice.facts;
   advice.workload = placed_workload(command.job, choice.device, choice.facts.gpu_name);
-  advice.search =
-      search_job({.job = command.job,
-                  .workload = advice.workload,
-                  .capacity = command.capacity,
-                  .device = search_device(choice.device, choice.facts.gpu_memory_bytes)},
-                 interrupt);
+  advice.search = search_job({.job = command.job,
+                              .workload = advice.workload,
+                              .capacity = command.capacity,
+                              .device = search_device(choice.device, choice.facts.gpu_memory_bytes),
+                              .framework = command.framework},
+                             interrupt);
   advice.finalists =
       finalists(advice.search.judged, {.capacity_bytes = advice.search.own.capacity_bytes});
   const bool is_known = !advice.search.own.settings.empty();
@@ -160,7 +201,7 @@ ExitCode run_advise(const AdviseCommand& command) {
     measure(command, choice.device, interrupt, &advice);
   }
   if (is_known) judge_target(command, &advice);
-  if (is_known) advise_host(command, &advice);
+  if (is_known && command.framework.empty()) advise_host(command, &advice);
   print_search_notes(advice.search.own);
   for (const std::string& disturbance : advice.disturbances) {
     print_wrapped(stderr, "warning: " + disturbance +

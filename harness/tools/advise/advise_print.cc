@@ -6,6 +6,7 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "allocators/caching/safety.h"
@@ -17,6 +18,7 @@
 #include "harness/shell/pages/run_output.h"
 #include "harness/shell/question/advise_keys.h"
 #include "harness/shell/terminal.h"
+#include "harness/tools/advise/advise_costs.h"
 #include "results/answer/answer.h"
 #include "results/answer/cause_words.h"
 #include "results/answer/facts.h"
@@ -26,44 +28,10 @@
 namespace allocmark {
 namespace {
 
-CellKey key_of(const Advice& advice, const std::string& conf) {
-  CellKey key;
-  key.allocator = allocator_of(advice.search.release);
-  key.conf = conf;
-  return key;
-}
-
-// The cells as one experiment; nothing where none was measured.
-struct Measured {
-  std::vector<CellGroup> groups;
-  Answer answer;
-};
-std::optional<Measured> measured_of(const std::vector<CellResult>& cells) {
-  std::vector<CellGroup> groups = group_cells(cells);
-  if (groups.empty()) return std::nullopt;
-  Answer answer = find_answer(groups.front());
-  return Measured{.groups = std::move(groups), .answer = std::move(answer)};
-}
-
-// In the order of the answer's rank, unset where its cost puts it first.
-std::vector<FinalistCost> costs_of(const Advice& advice, const std::optional<Measured>& measured) {
-  if (!measured) return searched_costs(advice.search.judged, advice.search.own.capacity_bytes);
-  std::vector<FinalistCost> costs;
-  if (const CellResult* unset = measured->answer.baseline) {
-    const std::optional<CellCost>& cost = measured->answer.baseline_cost;
-    costs.push_back({.conf = "",
-                     .served = outcome_of(*unset) == Outcome::Ok,
-                     .value_ns = cost ? cost->value_ns : 0});
-  }
-  for (const RankedCell& one : measured->answer.settable) {
-    if (!one.cost) continue;
-    costs.push_back({.conf = one.cell->key.conf,
-                     .served = true,
-                     .value_ns = one.cost->value_ns,
-                     .difference_ns = one.difference_ns,
-                     .may_be_noise = one.may_be_noise || !one.range_known});
-  }
-  return costs;
+// The shell line that sets it.
+std::string paste_line(const Advice& advice, const std::string& setting) {
+  return advice.search.framework ? "export " + setting
+                                 : line_to_paste(key_of(advice.search, setting));
 }
 
 std::string cost_cell(const std::vector<FinalistCost>& costs, const std::string& conf) {
@@ -146,6 +114,16 @@ std::vector<std::string> first_column(const TableRows& rows) {
   return names;
 }
 
+// Whose rules were simulated.
+std::string models_of(const AdviceSearch& search) {
+  if (search.framework) {
+    return fmt::format("{}'s allocators as {} model them", search.framework->title,
+                       fmt::join(search.framework->allocators(), ", "));
+  }
+  return fmt::format("PyTorch {}'s allocator, {}", search.release.rules->name(),
+                     search.release.basis);
+}
+
 std::string basis_of(const Advice& advice, bool all) {
   const SearchResult& search = advice.search.own;
   const std::uint32_t pass_count = std::accumulate(
@@ -153,10 +131,9 @@ std::string basis_of(const Advice& advice, bool all) {
       [](std::uint32_t sum, const SettingFacts& facts) { return sum + facts.pass_count; });
   std::string text = fmt::format(
       "it rests on: {} settings{} and {} passes of {} events without a clock on a simulated {} "
-      "({:.1f} s), {} cells measured there; PyTorch {}'s allocator, {}.",
+      "({:.1f} s), {} cells measured there; {}.",
       search.settings.size(), all ? "" : " (--all shows them)", pass_count, search.event_count,
-      advice.device.gpu_name, advice.search.seconds, advice.cells.size(),
-      advice.search.release.rules->name(), advice.search.release.basis);
+      advice.device.gpu_name, advice.search.seconds, advice.cells.size(), models_of(advice.search));
   if (!advice.search.others.empty()) {
     text += fmt::format(
         " {} other seeds and lengths, with the best settings: the table has the "
@@ -166,7 +143,10 @@ std::string basis_of(const Advice& advice, bool all) {
   if (all) text += " * = no other setting needs less memory and costs less.";
   const bool is_open = std::ranges::any_of(
       search.settings, [](const SettingFacts& facts) { return facts.unsettled_bytes > 0; });
-  if (is_open) text += " ? = not every larger amount was tried ('fit --exact' does).";
+  if (is_open) {
+    text += fmt::format(" ? = not every larger amount was tried{}.",
+                        advice.search.framework ? "" : " ('fit --exact' does)");
+  }
   if (!advice.device.times_borrowed_from.empty()) {
     text += " Driver times are borrowed from " + advice.device.times_borrowed_from + ".";
   }
@@ -217,12 +197,15 @@ ToldVerdict told_verdict(const Advice& advice, const std::optional<Measured>& me
   return told;
 }
 
-std::string verdict_line(const SettingVerdict& verdict, const std::string& other_way) {
+std::string verdict_line(const AdviceSearch& search, const SettingVerdict& verdict,
+                         const std::string& other_way) {
   switch (verdict.kind) {
     case VerdictKind::Paste:
       return "answer: paste this line:";
     case VerdictKind::LeaveUnset:
-      return "answer: leave PYTORCH_CUDA_ALLOC_CONF unset";
+      return search.framework
+                 ? fmt::format("answer: leave {}'s memory variables unset", search.framework->title)
+                 : "answer: leave PYTORCH_CUDA_ALLOC_CONF unset";
     case VerdictKind::NoSetting:
       break;
   }
@@ -230,7 +213,7 @@ std::string verdict_line(const SettingVerdict& verdict, const std::string& other
 }
 
 void print_paste(const Advice& advice, const JobOptions& job, const std::string& conf) {
-  const std::string line = line_to_paste(key_of(advice, conf));
+  const std::string line = paste_line(advice, conf);
   if (job.format == "markdown") {
     fmt::print("```\n{}\n```\n\n", line);
   } else {
@@ -241,6 +224,11 @@ void print_paste(const Advice& advice, const JobOptions& job, const std::string&
 // What a person should know before the line is pasted.
 void print_cautions(const Advice& advice, const JobOptions& job, const SettingVerdict& verdict) {
   if (verdict.kind != VerdictKind::Paste) return;
+  if (advice.search.framework) {
+    const std::string& note = advice.search.framework->at(verdict.conf).note;
+    print_paragraph(job, note.empty() ? "" : "before you set it: " + note);
+    return;
+  }
   if (const std::string safe = caching::safety_sentence(verdict.conf); !safe.empty()) {
     print_paragraph(job, fmt::format("is it safe? {} (allocmark explain {} has the sources)", safe,
                                      verdict.conf));
@@ -272,9 +260,9 @@ void print_text(const Advice& advice, const JobOptions& job, bool all) {
   const SettingVerdict& verdict = judged.verdict;
   if (job.format == "markdown") {
     fmt::print("## {}\n\n**{}**\n\n", markdown_escape(job.workload),
-               verdict_line(verdict, told.other_way));
+               verdict_line(advice.search, verdict, told.other_way));
   } else {
-    print_paragraph(job, verdict_line(verdict, told.other_way));
+    print_paragraph(job, verdict_line(advice.search, verdict, told.other_way));
   }
   if (verdict.kind == VerdictKind::Paste) print_paste(advice, job, verdict.conf);
   print_host(advice, job, verdict);
@@ -286,17 +274,20 @@ void print_text(const Advice& advice, const JobOptions& job, bool all) {
     }
   }
   print_cautions(advice, job, verdict);
-  print_paragraph(job, left_out_text(job, advice.search.own.forbids));
+  print_paragraph(job, left_out_text(job, advice.search.framework ? std::vector<ForbiddenKey>{}
+                                                                  : advice.search.own.forbids));
   if (job.format != "markdown") fmt::print("\n");
   const TableRows rows = rows_of(advice, measured, costs, all);
   print_rows(job, rows);
-  if (!advice.search.release.is_known) print_paragraph(job, since_text(first_column(rows)));
+  if (!advice.search.framework && !advice.search.release.is_known)
+    print_paragraph(job, since_text(first_column(rows)));
   print_paragraph(job, fmt::format("memory: {}; {} are there.", needs_sentence(advice.search.own),
                                    format_bytes(advice.search.own.capacity_bytes)));
   if (measured) {
     const Answer& answer = measured->answer;
-    if (answer.baseline != nullptr && outcome_of(*answer.baseline) == Outcome::Oom) {
-      print_paragraph(job, "unset: " + failure_text(*answer.baseline) + ".");
+    const CellResult* unset = advice.search.framework ? cell_of(advice, "") : answer.baseline;
+    if (unset != nullptr && outcome_of(*unset) == Outcome::Oom) {
+      print_paragraph(job, "unset: " + failure_text(*unset) + ".");
     }
     print_paragraph(job, growth_line(answer, terminal_style()).value_or(""));
   }
@@ -321,6 +312,24 @@ nlohmann::ordered_json host_json(const HostAdvice& host) {
           {"why", verdict_text(host.program, host.pinned)}};
 }
 
+// What each setting was simulated as.
+nlohmann::ordered_json framework_json(const Framework& framework) {
+  nlohmann::ordered_json settings = nlohmann::ordered_json::array();
+  for (const FrameworkSetting& one : framework.settings) {
+    settings.push_back({{"setting", one.setting},
+                        {"allocator", one.allocator},
+                        {"conf", one.conf},
+                        {"note", one.note}});
+  }
+  return {{"name", framework.name}, {"settings", std::move(settings)}};
+}
+
+std::string safety_of(const AdviceSearch& search, const SettingVerdict& verdict) {
+  if (verdict.kind != VerdictKind::Paste) return "";
+  return search.framework ? search.framework->at(verdict.conf).note
+                          : caching::safety_sentence(verdict.conf);
+}
+
 void print_json(const Advice& advice, const JobOptions& job) {
   constexpr std::string_view kKinds[] = {"paste", "leave_unset", "no_setting"};
   const AdviceSearch& search = advice.search;
@@ -331,17 +340,21 @@ void print_json(const Advice& advice, const JobOptions& job) {
   nlohmann::ordered_json json;
   json["verdict"] = {{"kind", kKinds[static_cast<std::size_t>(judged.verdict.kind)]},
                      {"conf", judged.verdict.conf},
-                     {"paste", is_paste ? line_to_paste(key_of(advice, judged.verdict.conf)) : ""},
+                     {"paste", is_paste ? paste_line(advice, judged.verdict.conf) : ""},
                      {"why", judged.verdict.why},
                      {"other_way", told.other_way},
                      {"warning", judged.warning},
-                     {"safety", is_paste ? caching::safety_sentence(judged.verdict.conf) : ""}};
+                     {"safety", safety_of(search, judged.verdict)}};
   json.update(nlohmann::ordered_json::parse(to_told_json(search.own, true)));
   json["trace_hash"] = fmt::format("{:016x}", search.own.trace_hash);
   json["needs"] = needs_sentence(search.own);
   json["impossible"] = search.is_impossible();
   json["interrupted"] = search.interrupted;
-  json["release"] = {{"name", search.release.rules->name()}, {"basis", search.release.basis}};
+  if (search.framework) {
+    json["framework"] = framework_json(*search.framework);
+  } else {
+    json["release"] = {{"name", search.release.rules->name()}, {"basis", search.release.basis}};
+  }
   json["without"] = job.without;
   json["finalists"] = advice.finalists;
   json["variants"] = variants_json(search.others);

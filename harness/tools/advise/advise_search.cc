@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -30,15 +31,22 @@ constexpr std::size_t kShortlistMax = 5;
 
 struct Searcher {
   SearchPlace place, roomy;  // the card, and a device that is large enough to find least amounts
+  const Framework* framework = nullptr;  // null: PyTorch
+
+  SearchResult run(const SearchSpec& spec, const SearchPlace& where,
+                   const std::function<void()>& on_setting) const {
+    return framework == nullptr ? run_search(spec, where, on_setting)
+                                : run_framework_search(*framework, spec, where, on_setting);
+  }
 
   // At the capacity, and the least amounts.
   SearchResult both(SearchSpec spec, SearchProgress* progress) const {
     spec.finds_least = false;
-    SearchResult result = run_search(spec, place, [&] { progress->add(kCapacityUnits); });
+    SearchResult result = run(spec, place, [&] { progress->add(kCapacityUnits); });
     spec.capacity.clear();
     spec.finds_least = true;
     spec.settle_count_max = 1;
-    const SearchResult least = run_search(spec, roomy, [&] { progress->add(kLeastUnits); });
+    const SearchResult least = run(spec, roomy, [&] { progress->add(kLeastUnits); });
     for (SettingFacts& facts : result.settings) {
       const auto found = std::ranges::find(least.settings, facts.conf, &SettingFacts::conf);
       if (found == least.settings.end()) continue;
@@ -106,7 +114,43 @@ std::vector<SettingFacts> facts_over(const AdviceSearch& search, bool with_worst
   return worst_facts(search.own, kept);
 }
 
+// The settings of a framework that the job can have.
+std::vector<std::string> framework_confs(const Framework& framework, const JobOptions& job) {
+  std::vector<std::string> confs;
+  for (const FrameworkSetting& one : framework.settings) {
+    const bool is_left_out = std::ranges::any_of(job.without, [&](const std::string& word) {
+      return !one.setting.empty() && (" " + one.setting).find(" " + word) != std::string::npos;
+    });
+    if (!is_left_out) confs.push_back(one.setting);
+  }
+  return confs;
+}
+
+std::vector<std::string> pytorch_confs(const SearchResult& head, const AdviceQuestion& question,
+                                       const AdviceSearch& search, const std::string& allocator) {
+  const JobOptions& job = question.job;
+  if (!job.confs.empty()) return given_confs(job, allocator);
+  // What no setting can serve needs no search: two settings show what is missing.
+  const bool is_impossible = head.needed_bytes > head.capacity_bytes;
+  return allowed_settings(is_impossible ? std::vector<std::string>{"", "expandable_segments:True"}
+                                        : all_settings(*search.release.rules),
+                          job, search.release, head.forbids);
+}
+
 }  // namespace
+
+CellKey key_of(const AdviceSearch& search, const std::string& setting) {
+  CellKey key;
+  if (search.framework) {
+    const FrameworkSetting& found = search.framework->at(setting);
+    key.allocator = found.allocator;
+    key.conf = found.conf;
+  } else {
+    key.allocator = allocator_of(search.release);
+    key.conf = setting;
+  }
+  return key;
+}
 
 AdviceSearch search_job(const AdviceQuestion& question, const InterruptGuard& interrupt) {
   const JobOptions& job = question.job;
@@ -122,19 +166,17 @@ AdviceSearch search_job(const AdviceQuestion& question, const InterruptGuard& in
   spec.capacity = question.capacity;
   const SearchResult head = read_job(spec, searcher.place);
   searcher.roomy.device = roomy_device(question.device, head.stream_count);
-  search.release = find_release(
-      {.given = job.pytorch, .workload = workload_of(job.workload), .recorded = head.pytorch});
-  spec.allocator = allocator_of(search.release);
-  const bool is_impossible = head.needed_bytes > head.capacity_bytes;
-  if (!job.confs.empty()) {
-    spec.confs = given_confs(job, spec.allocator);
+  if (question.framework.empty()) {
+    search.release = find_release(
+        {.given = job.pytorch, .workload = workload_of(job.workload), .recorded = head.pytorch});
+    spec.allocator = allocator_of(search.release);
+    spec.confs = pytorch_confs(head, question, search, spec.allocator);
   } else {
-    // What no setting can serve needs no search: two settings show what is missing.
-    spec.confs =
-        allowed_settings(is_impossible ? std::vector<std::string>{"", "expandable_segments:True"}
-                                       : all_settings(*search.release.rules),
-                         job, search.release, head.forbids);
+    search.framework = framework_of(question.framework, head.capacity_bytes);
+    searcher.framework = &*search.framework;
+    spec.confs = framework_confs(*search.framework, job);
   }
+  const bool is_impossible = head.needed_bytes > head.capacity_bytes;
   search.setting_count = spec.confs.size();
   search.own = head;
   if (question.capacity.ends_with("@limit")) search.limited_card_left_bytes = head.usable_bytes;
@@ -158,7 +200,8 @@ JobVerdict judge(const AdviceSearch& search, const std::vector<FinalistCost>& co
                      .costs = costs,
                      .needed_bytes = search.own.needed_bytes,
                      .capacity_bytes = search.own.capacity_bytes,
-                     .per = per};
+                     .per = per,
+                     .takes_beforehand = search.framework.has_value()};
   JobVerdict judged{.verdict = decide(input), .warning = {}};
   for (const VariantSearch& one : search.others) {
     if (can_be_served(one, search)) continue;

@@ -8,12 +8,14 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/core/search/frameworks.h"
 #include "harness/core/search/search.h"
 #include "harness/core/search/variants.h"
 #include "harness/job/interrupt.h"
 #include "harness/shell/question/advise_input.h"
 #include "harness/shell/question/job_release.h"
 #include "harness/tools/advise/verdict.h"
+#include "results/schema.h"
 
 namespace allocmark {
 
@@ -21,8 +23,9 @@ struct AdviceSearch {
   SearchResult own;                   // all settings
   std::vector<VariantSearch> others;  // the best of them
   std::vector<SettingFacts> judged;   // of the own job and all variants that can be served
-  JobRelease release;
-  std::uint64_t setting_count = 0;  // that were to be searched
+  JobRelease release;                 // of PyTorch
+  std::optional<Framework> framework = std::nullopt;  // not PyTorch; then settings have its names
+  std::uint64_t setting_count = 0;                    // that were to be searched
   bool interrupted = false;
   double seconds = 0;
   // What the card leaves, where the capacity is a limit of the process.
@@ -33,10 +36,15 @@ struct AdviceSearch {
 
 struct AdviceQuestion {
   const JobOptions& job;
-  std::string workload;  // on the device's card
-  std::string capacity;  // as on the command line
-  std::string device;    // simulated
+  std::string workload;   // on the device's card
+  std::string capacity;   // as on the command line
+  std::string device;     // simulated
+  std::string framework;  // of framework_names(); empty: PyTorch
 };
+
+// The allocator and config string of a setting, named as in SettingFacts::conf; nothing else of the
+// key is set.
+[[nodiscard]] CellKey key_of(const AdviceSearch& search, const std::string& setting);
 
 [[nodiscard]] AdviceSearch search_job(const AdviceQuestion& question,
                                       const InterruptGuard& interrupt);

@@ -89,7 +89,8 @@ SettingVerdict of_fitting_job(const VerdictInput& input, const SettingFacts& uns
         static_cast<double>(peak_bytes) <= kLessShare * static_cast<double>(unset.peak_bytes) &&
         unset.peak_bytes >= peak_bytes + kLessBytes;
     const double difference_ns = cost.difference_ns.value_or(0);
-    if (is_less && (difference_ns <= kFreeStepNs || cost.may_be_noise)) leaner.push_back(&cost);
+    if (!input.takes_beforehand && is_less && (difference_ns <= kFreeStepNs || cost.may_be_noise))
+      leaner.push_back(&cost);
     const bool is_cheaper = difference_ns <= -kCheaperNs && !cost.may_be_noise &&
                             cost.value_ns <= kCheaperShare * (cost.value_ns - difference_ns);
     if (is_cheaper && cheaper == nullptr) cheaper = &cost;
@@ -108,6 +109,11 @@ SettingVerdict of_fitting_job(const VerdictInput& input, const SettingFacts& uns
             .conf = cheaper->conf,
             .why = fmt::format("unset serves every request; {} saves {} {}", cheaper->conf,
                                time_words(*cheaper->difference_ns), input.per)};
+  }
+  if (input.takes_beforehand) {
+    return {.kind = VerdictKind::LeaveUnset,
+            .why = fmt::format("unset serves every request, and no setting tried saves 1 ms {}",
+                               input.per)};
   }
   return {.kind = VerdictKind::LeaveUnset,
           .why = fmt::format("unset serves every request and reserves {}; no setting tried saves "

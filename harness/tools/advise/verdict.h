@@ -28,6 +28,8 @@ struct VerdictInput {
   std::span<const FinalistCost> costs;
   std::uint64_t needed_bytes = 0, capacity_bytes = 0;
   std::string_view per = "per step";  // what the costs are of
+  // Unset takes a share of the card beforehand, which says nothing of what the job needs.
+  bool takes_beforehand = false;
 };
 
 enum class VerdictKind : std::uint8_t { Paste, LeaveUnset, NoSetting };

@@ -136,6 +136,53 @@ class Advise(unittest.TestCase):
         self.assertEqual(run.returncode, 2)
         self.assertIn("expandable_segments", run.stderr)
 
+    def holes(self):
+        """In each step a tensor of 2 GiB, where every second one of 200 smaller ones has gone: 6.74 GiB live at most."""
+        rows, number = [], 0
+        for step in range(6):
+            rows.append(f"mark,step{step},0,0")
+            small = range(number + 1, number + 201)
+            rows += [f"alloc,{one},{((one - number - 1) % 13 + 1) * (5 << 20)},0" for one in small]
+            rows += [f"free,{one},0,0" for one in small[::2]] + [f"alloc,{number + 201},{2 * GIB},0"]
+            rows += [f"free,{one},0,0" for one in small[1::2]] + [f"free,{number + 201},0,0"]
+            number += 201
+        return self.trace("holes.csv", rows)
+
+    def test_jax_is_told_which_of_its_variables_saves_the_job(self):
+        job = self.holes()
+        found = advice(job, "--framework", "jax", "--capacity", "8GiB")
+        self.assertEqual(found["verdict"]["kind"], "paste")
+        self.assertEqual(found["verdict"]["paste"], "export XLA_PYTHON_CLIENT_ALLOCATOR=vmm XLA_PYTHON_CLIENT_MEM_FRACTION=.95")
+        self.assertIn("experimental", found["verdict"]["safety"])
+        failed = {one["conf"]: one["oom_count"] for one in found["settings"]}
+        self.assertEqual([name for name, count in failed.items() if count == 0],
+                         ["XLA_PYTHON_CLIENT_ALLOCATOR=vmm XLA_PYTHON_CLIENT_MEM_FRACTION=.95", "XLA_PYTHON_CLIENT_ALLOCATOR=platform"])
+        backends = {one["setting"]: (one["allocator"], one["conf"]) for one in found["framework"]["settings"]}
+        self.assertEqual(backends[""], ("bfc@xla-2026-09", ""))
+        self.assertEqual(backends["XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async XLA_PYTHON_CLIENT_PREALLOCATE=false"],
+                         ("async", "release_threshold_mb:6144"))
+        self.assertNotIn("PYTORCH", json.dumps(found["verdict"]))
+
+    def test_a_share_of_the_card_is_a_share_of_each_card_that_is_asked_about(self):
+        """75 % of 11.6 GiB serve, so a limit that a larger card would have is not taken for this one's."""
+        found = advice(self.holes(), "--framework", "jax", "--capacity", "8GiB", "--search-only")
+        least = next(one["least_bytes"] for one in found["settings"] if one["conf"] == "")
+        job = self.holes()
+        for size, code in ((least, 0), (least - (2 << 20), 1)):
+            out = Path(self.folder.name) / f"share{code}"
+            call("run", "--workload", f"file:{job}", "--allocator", "bfc@xla-2026-09", "--capacity", f"{size}B", "--device", "sim:h200",
+                 "--passes", "1", "--no-html", "--allow-debug", "--out", str(out))
+            cell = next(json.loads(line) for line in (out / "results.jsonl").read_text().splitlines() if '"cell"' in line)
+            self.assertEqual(cell["oom_count"] > 0, code == 1)
+
+    def test_a_job_that_fits_needs_none_of_jax_s_variables(self):
+        text = told("advise", self.holes(), "--framework", "jax", "--capacity", "24GiB", "--search-only")
+        self.assertTrue(text.startswith("answer: leave JAX's memory variables unset why: unset serves every request"), text)
+
+    def test_tensorflow_has_a_table_too_and_without_leaves_a_variable_out(self):
+        found = advice(self.holes(), "--framework", "tensorflow", "--search-only", "--without", "TF_GPU_ALLOCATOR")
+        self.assertEqual([one["conf"] for one in found["settings"]], ["", "TF_FORCE_GPU_ALLOW_GROWTH=true"])
+
     def test_seeds_and_the_longest_lengths_decide_with(self):
         job = "train:gpt2-124m,layers=2,batch=2,lengths=lognormal,median=64,seq=1024,steps=4"
         found = advice(job, "--conf", "unset", "--search-only", "--seeds", "3")

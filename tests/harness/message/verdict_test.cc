@@ -330,9 +330,11 @@ TEST_CASE("where the allocator is a backend, its requests are recorded with its 
       answer_to("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 7406166528 bytes.");
   CHECK(has(jax.text, "export XLA_PYTHON_CLIENT_ALLOCATOR=platform"));
   CHECK(has(jax.text, "--workload file:job.sqlite --allocator bfc@xla-2026-09"));
+  CHECK(has(jax.text, "allocmark advise job.sqlite --framework jax"));
   const Answer bfc =
       answer_to("Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.25GiB");
   CHECK(has(bfc.text, "bfc@tf2.21"));
+  CHECK(has(bfc.text, "--framework tensorflow"));
   const Answer cupy = answer_to(
       "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 3,000,000,000 bytes (allocated "
       "so far: 512,000,000 bytes, limit set to: 1,000,000,000 bytes).");

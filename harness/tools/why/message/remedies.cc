@@ -60,6 +60,11 @@ void record_requests(const std::vector<std::string>& cache_off, std::string_view
        fmt::format("allocmark run --workload file:job.sqlite --allocator {}", allocator)});
 }
 
+// "which variable would have saved the job", as 'advise' answers it.
+void ask_for_setting(std::string_view frameworks, Remedy* remedy) {
+  remedy->record.push_back(fmt::format("allocmark advise job.sqlite --framework {}", frameworks));
+}
+
 void look_outside(Remedy* remedy) {
   remedy->record_title = "To see what else holds the card, and its limits, while the job runs:";
   remedy->record = {"nvidia-smi --query-gpu=memory.total,memory.used,memory.free --format=csv",
@@ -158,11 +163,14 @@ Remedy for_bfc(const Message& message, const Verdict& verdict) {
   }
   std::vector<std::string> cache_off = {"export XLA_PYTHON_CLIENT_ALLOCATOR=platform  # in JAX"};
   std::string allocator = "bfc@xla-2026-09";
+  std::string framework = "jax";
   if (message.form->family == Family::Bfc) {
     cache_off.emplace_back("export TF_GPU_ALLOCATOR=cuda_malloc_async  # in TensorFlow");
     allocator += "  # in TensorFlow bfc@tf2.21";
+    framework += "  # or --framework tensorflow";
   }
   record_requests(cache_off, allocator, &remedy);
+  ask_for_setting(framework, &remedy);
   return remedy;
 }
 
