@@ -174,6 +174,15 @@ def measure(arguments):
         os.waitpid(child, 0)
 
 
+def notes_of(folder):
+    """What is to be said by hand: the lines of FOLDER/notes.md."""
+    path = os.path.join(folder, "notes.md")
+    if not os.path.exists(path):
+        return []
+    with open(path) as file:
+        return [*file.read().splitlines(), ""]
+
+
 def page(arguments):
     with open(os.path.join(arguments.folder, "predictions.json")) as file:
         predicted = json.load(file)
@@ -190,20 +199,21 @@ def page(arguments):
         cells = []
         for what in misses:
             misses[what].append(100 * (said[what] / was[what] - 1))
-            cells.append(f"{was[what] / GIB:.2f} | {misses[what][-1]:+.1f} %")
+            cells.append(f"{was[what] / GIB:.2f} | {misses[what][-1]:+.2f} %")
         covered.append(said["from"] <= was["nvidia_smi"] <= said["to"])
         rows.append(f"| `{name}` | {model} | `{kind}:{keys}` | " + " | ".join(cells) + f" | {'yes' if covered[-1] else '**no**'} |")
     first = next(iter(measured.values()))
     lines = [
-        "# Twenty-six jobs: what `allocmark estimate` said, and what they took", "",
+        "# What `allocmark estimate` said of 26 jobs, and what they took on a card", "",
         "`scripts/measure/estimates_card.py` makes this page. The predictions were committed before the jobs ran",
         f"(`predictions.json`, {predicted['card']}, PyTorch {predicted['pytorch']}). Each job is a model's `config.json` and the keys of",
         "`estimate`; the program reads the same table (`estimates_jobs.py`). Models have random weights, and three steps are trained.",
-        f"Measured on {first['gpu']}, PyTorch {first['torch']}, {first['date']}.", "",
+        f"Measured on {first['gpu']}, PyTorch {first['torch']}, {first['date']}. Nothing is fitted to these rows.", "",
+        *notes_of(arguments.folder),
         "| number | median error | worst | within 2 % | within 5 % |", "| :-- | --: | --: | --: | --: |"]
     for what, errors in misses.items():
         size = [abs(error) for error in errors]
-        lines.append(f"| {what.replace('_', '-')} | {statistics.median(size):.2f} % | {max(size):.1f} % | {sum(error <= 2 for error in size)} of "
+        lines.append(f"| {what.replace('_', '-')} | {statistics.median(size):.4f} % | {max(size):.2f} % | {sum(error <= 2 for error in size)} of "
                      f"{len(size)} | {sum(error <= 5 for error in size)} of {len(size)} |")
     lines += ["", f"The printed interval held the measured `nvidia-smi` number of {sum(covered)} of {len(covered)} jobs.", "",
               "*live* is `requested_bytes.all.peak`, *reserved* `reserved_bytes.all.peak`, *nvidia-smi* what the card had in use beside nobody else,",

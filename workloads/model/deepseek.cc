@@ -160,6 +160,9 @@ Var Transformer::latent_attention(const LayerWeights& own, std::size_t index, co
   Var key = filled_keys(key_plain, key_turned);
   key_plain.drop();
   Var mixed = attend(joint_query, key, value, weights);
+  // Values are narrower than queries: cuDNN's results then lie as the queries do, head after head.
+  const bool is_unmasked = setup_.fused_attention && block_mask().count == 0;
+  if (is_unmasked && setup_.sequence > 1) mixed = clone(tape_, std::move(mixed));
   return linear(tape_, std::move(mixed), rows, with_bias(own.output));
 }
 
