@@ -271,6 +271,7 @@ Var Transformer::bert_layer(const LayerWeights& own, Var hidden) {
 }
 
 Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hidden) {
+  if (setup_.compiled != Compiled::None) return compiled_llama_layer(own, std::move(hidden));
   block_ = index;
   slides_ = setup_.model.slides(index);
   Var residual = hidden;

@@ -22,6 +22,13 @@ enum class LigerParts : std::uint8_t {
   All,     // head and loss, too
 };
 
+// What torch.compile makes into graphs of its own (inductor).
+enum class Compiled : std::uint8_t {
+  None,
+  Whole,   // the model with its loss
+  Layers,  // every layer alone
+};
+
 // The parts of a model that one rank holds. Ranks count as in Megatron-LM: tensor parallel
 // neighbours first, then those that share sequences, then data parallel ones, then stages of the
 // pipeline.
@@ -60,6 +67,7 @@ struct TransformerSetup {
   bool autocast = true;               // weights and inputs are cast to narrow for each product
   bool float8 = false;                // the blocks' products are in float8
   LigerParts liger = LigerParts::None;
+  Compiled compiled = Compiled::None;
   bool fused_attention = false;  // no S x S matrices (scaled_dot_product_attention)
   ModelShape vision = {};        // LLaVA: the ViT that sees images; no layers: none
   bool frozen = false;           // no parameter is trained

@@ -347,6 +347,7 @@ void Tape::finish(Parameter& parameter) {
   Grad incoming = std::move(parameter.incoming);
   parameter.incoming = {};
   if (!parameter.gradient) parameter.gradient = std::move(incoming.tensor);
+  if (incoming.tensor && hands_out_at_end_) keep_until_end(incoming.tensor);
   incoming.tensor.reset();  // added in place
   if (on_parameter_) on_parameter_(static_cast<std::size_t>(&parameter - parameters_.data()));
 }

@@ -187,9 +187,14 @@ class Tape {
   void drop_graph();
   // A backward without nodes: it runs on the same thread as others.
   void enter_backward() { in_backward_ = true; }
+  // What one graph's backward was given or gives, until it is over.
+  void keep_until_end(Tensor tensor) { kept_until_end_.push_back(std::move(tensor)); }
+  // Gradients of parameters are handed out at the end of the backward: sums have both until then.
+  void set_hands_out_at_end(bool at_end) { hands_out_at_end_ = at_end; }
   // After the last node: the loss's own gradient goes.
   void end_backward() {
     root_gradient_.reset();
+    kept_until_end_.clear();
     in_backward_ = false;
   }
   // Called when a parameter has the last of its gradients of this backward, in .gradient.
@@ -267,6 +272,8 @@ class Tape {
   std::vector<Tensor> workspaces_;
   std::array<bool, 4> has_workspace_{};
   Tensor root_gradient_;
+  std::vector<Tensor> kept_until_end_;
+  bool hands_out_at_end_ = false;
   std::function<void(std::size_t)> on_parameter_;
   std::function<void(std::uint64_t)> on_hook_;
 };

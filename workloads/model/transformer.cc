@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "workloads/model/compiled_parts.h"
 #include "workloads/model/liger.h"
 #include "workloads/model/quantized.h"
 
@@ -97,6 +98,7 @@ Var Transformer::embed(const Tensor& tokens) {
     words_ = sum;
     return sum;
   }
+  if (setup_.compiled == Compiled::Whole) return compiled_embed(tokens);
   // generate() makes the masks of a cache that is longer than what it holds.
   const bool has_masks = mask_length_ > 0;
   if (has_masks) make_causal_masks();
@@ -221,6 +223,8 @@ Var Transformer::finish(Var hidden) {
   }
   if (model.family == ModelFamily::Gpt2) {
     hidden = layer_norm(tape_, hidden, setup_.own_token_count(), final_norm_, final_norm_ + 1);
+  } else if (setup_.compiled == Compiled::Whole) {
+    hidden = compiled_norm(tape_, hidden, setup_.token_count(), final_norm_);
   } else if (model.is_llama_like()) {
     hidden = rms_norm(hidden, final_norm_);
   }
@@ -285,6 +289,11 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
     if (kept_outputs_ != nullptr) kept_outputs_->push_back(scores.tensor);
     Var loss = cross_entropy(tape_, scores, tokens);
     return loss;
+  }
+  if (setup_.compiled == Compiled::Whole) {
+    return compiled_loss(
+        tape_, std::move(hidden), head_,
+        {.rows = rows, .label_count = rows + setup_.batch, .words = setup_.model.vocabulary});
   }
   if (loss_chunks_ > 1) return chunked_loss(std::move(hidden));
   if (setup_.liger == LigerParts::All) return fused_loss(std::move(hidden));

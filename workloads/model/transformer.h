@@ -217,6 +217,9 @@ class Transformer {
   [[nodiscard]] Var gpt2_layer(const LayerWeights& own, std::size_t index, Var hidden);
   [[nodiscard]] Var bert_layer(const LayerWeights& own, Var hidden);
   [[nodiscard]] Var llama_layer(const LayerWeights& own, std::size_t index, Var hidden);
+  [[nodiscard]] Var compiled_llama_layer(const LayerWeights& own, Var hidden);
+  [[nodiscard]] Var compiled_attention(const LayerWeights& own, Var input);
+  [[nodiscard]] Var compiled_embed(const Tensor& tokens);
   void make_vit_parameters();
   [[nodiscard]] std::uint64_t weight_sum_count() const;
   [[nodiscard]] Var vit_patches(const Tensor& pixels);

@@ -77,7 +77,6 @@ struct TrainConfig {
   ResumeKind resume = ResumeKind::None;
   std::uint64_t resume_at = 0;  // before this step
   bool marks_phases = false;
-  bool compiled = false;  // by torch.compile
 
   [[nodiscard]] PipelineShape pipeline() const {
     return {.stages = setup.parallel.pipeline,

@@ -22,6 +22,7 @@ Training::Training(const TrainConfig& config, std::uint64_t seed, EventBatch* ba
   if (config.keeps_outputs) model_->set_kept_outputs(&kept_outputs_);
   tape().set_keeps_products(config.keeps_products);
   model_->set_loss_chunks(config.loss_chunks);
+  tape().set_hands_out_at_end(config.setup.compiled == Compiled::Whole);
 }
 
 bool Training::advance() {
@@ -176,8 +177,8 @@ void Training::begin_forward(std::uint64_t index) {
   own.target = config_.targets[index % config_.targets.size()];
   set_lengths(evaluating_ ? config_.eval_batch : config_.setup.batch);
   make_batch();
-  if (config_.compiled) {
-    run_compiled();
+  if (runs_compiled_gpt2()) {
+    run_compiled_gpt2();
     return;
   }
   if (replicas_ && !evaluating_) replicas_->begin_forward();

@@ -59,7 +59,11 @@ class Training {
   void join_batch();
   [[nodiscard]] static const Tensor& labels_of(const Pass& pass);
   static void release_batch(Pass* pass);
-  void run_compiled();
+  [[nodiscard]] bool runs_compiled_gpt2() const {
+    return config_.setup.compiled == Compiled::Whole &&
+           config_.setup.model.family == ModelFamily::Gpt2;
+  }
+  void run_compiled_gpt2();
   void make_stage_buffers();
   void receive();
   // The buffer for a pass's received hidden states, or for their gradient.

@@ -25,7 +25,7 @@ std::vector<OptimizedTensor> Training::sizes_of(const std::vector<std::size_t>& 
 }
 
 // Both graphs at once, in place of layers and nodes.
-void Training::run_compiled() {
+void Training::run_compiled_gpt2() {
   Pass& own = pass();
   if (!compiled_) {
     TransformerSetup setup = config_.setup;

@@ -9,7 +9,7 @@ namespace {
 
 // tests/workloads/model_keys_test.cc holds it against the generators.
 constexpr std::array kModelKeys = {
-    ModelKey{"train", "compile", "gpt2"},
+    ModelKey{"train", "compile", "gpt2 llama qwen"},
     ModelKey{"train", "ep", "mixtral qwen3-30b deepseek"},
     ModelKey{"train", "expert_count", "mixtral qwen3-30b deepseek"},
     ModelKey{"train", "experts", "mixtral qwen3-30b deepseek"},

@@ -1,0 +1,150 @@
+// See compiled_parts.h.
+#include "workloads/model/compiled_parts.h"
+
+#include <utility>
+
+#include "base/divided_up.h"
+
+namespace allocmark {
+namespace {
+
+// Sums over rows are made in parts of so many.
+constexpr std::uint64_t kRowsPerPart = 128;
+// Where the loss saves its logits, and behind them what it makes of them.
+constexpr std::size_t kLogits = 2;
+
+std::uint64_t product_width(const Tape& tape, const Var& input) {
+  return tape.autocast() ? tape.narrow_bytes() : input.width;
+}
+
+// sizes: bytes of the input, elements and bytes of the weight, rows.
+void compiled_norm_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+  if (node.edges[1] == kNoEdge) return;
+  const Tensor parts = tape.allocate(divided_up(node.sizes[3], kRowsPerPart) * node.sizes[1] * 4,
+                                     TensorKind::Workspace);
+  b.out[1].tensor = tape.gradient(node.sizes[2]);
+}
+
+// sizes: bytes of the projection, of the norm's weight.
+void compiled_heads_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+  if (node.edges[1] != kNoEdge) b.out[1].tensor = tape.gradient(node.sizes[1]);
+}
+
+// sizes: bytes of the branch where it is narrower than the sum, else 0.
+void compiled_sum_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0] = b.gradient;
+  b.out[1] = b.gradient;
+  if (node.sizes[0] > 0) b.out[1] = {.tensor = tape.gradient(node.sizes[0])};
+}
+
+void compiled_swiglu_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.saved[0].size_bytes());
+  b.out[1].tensor = node.saved[1];
+}
+
+// sizes: elements and bytes of the table.
+void compiled_embedding_backward(Tape& tape, Node& node, Backprop& b) {
+  Tensor exact = tape.gradient(node.sizes[0] * 4);
+  b.out[0].tensor = node.sizes[1] == node.sizes[0] * 4 ? exact : tape.gradient(node.sizes[1]);
+}
+
+// sizes: bytes of the logits, of the weight, of the input.
+void compiled_loss_backward(Tape& tape, Node& node, Backprop& b) {
+  tape.keep_until_end(tape.gradient(node.sizes[0]));
+  Tensor of_logits = tape.gradient(node.sizes[0]);
+  for (std::size_t slot = kLogits; slot < node.saved.size(); ++slot) node.saved[slot].reset();
+  if (node.edges[1] != kNoEdge) b.out[1].tensor = tape.gradient(node.sizes[1]);
+  b.out[0].tensor = tape.gradient(node.sizes[2]);
+  tape.use_cublas(false);
+}
+
+}  // namespace
+
+Var compiled_norm(Tape& tape, const Var& input, std::uint64_t rows, std::size_t weight) {
+  const Var scale = tape.parameter(weight);
+  Node* node = tape.record(compiled_norm_backward, {&input, &scale});
+  if (node != nullptr) {
+    node->sizes = {input.size_bytes(), scale.count, scale.size_bytes(), rows};
+  }
+  tape.save(node, 0, input.tensor);
+  const Var roots = tape.make(rows, 4);
+  tape.save(node, 1, roots.tensor);
+  Var out = tape.make(input.count, product_width(tape, input));
+  tape.save_parameter(node);
+  tape.attach(node, &out);
+  return out;
+}
+
+Var compiled_heads(Tape& tape, Var projected, const CompiledHeads& heads) {
+  Var scale;
+  if (heads.norm != kNoNorm) scale = tape.parameter(heads.norm);
+  Node* node = tape.record(compiled_heads_backward, {&projected, &scale});
+  if (node != nullptr) node->sizes = {projected.size_bytes(), scale.size_bytes()};
+  if (heads.norm != kNoNorm) {
+    tape.save(node, 0, projected.tensor);
+    const Var roots = tape.make(heads.rows, 4);
+    tape.save(node, 1, roots.tensor);
+  }
+  Var out = tape.make(heads.count, projected.width);
+  tape.attach(node, &out);
+  return out;
+}
+
+Var compiled_add(Tape& tape, Var residual, Var branch) {
+  Node* node = tape.record(compiled_sum_backward, {&residual, &branch});
+  Var out = branch;
+  if (branch.width != residual.width) {
+    if (node != nullptr) node->sizes[0] = branch.size_bytes();
+    out = tape.make(residual.count, residual.width);
+  }
+  tape.attach(node, &out);
+  return out;
+}
+
+Var compiled_swiglu(Tape& tape, Var gate, Var up) {
+  Node* node = tape.record(compiled_swiglu_backward, {&gate, &up});
+  tape.save(node, 0, gate.tensor);
+  tape.save(node, 1, up.tensor);
+  Var out = tape.make(gate.count, gate.width);
+  tape.attach(node, &out);
+  return out;
+}
+
+Var compiled_embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count,
+                       std::size_t weight) {
+  const Var table = tape.parameter(weight);
+  const std::uint64_t columns = table.count / tape.parameters()[weight].rows;
+  Node* node = tape.record(compiled_embedding_backward, {&table});
+  if (node != nullptr) node->sizes = {table.count, table.size_bytes()};
+  tape.save(node, 0, indexes);
+  Var out = tape.make(index_count * columns, table.width);
+  tape.attach(node, &out);
+  return out;
+}
+
+Var compiled_loss(Tape& tape, Var input, std::size_t head, const CompiledLossSizes& sizes) {
+  const Var weight = tape.cast_parameter(head);
+  Node* node = tape.record(compiled_loss_backward, {&input, &weight});
+  const Var logits = tape.make(sizes.rows * sizes.words, input.width);
+  tape.use_cublas(false);
+  if (node != nullptr) {
+    node->sizes = {logits.size_bytes(), weight.size_bytes(), input.size_bytes()};
+  }
+  const Var labels = tape.make(sizes.label_count, 8);
+  const Var largest = tape.make(sizes.rows, 4);
+  const Var sums = tape.make(sizes.rows, 4);
+  Var loss = tape.make(1, 4);
+  const Var counted = tape.make(1, 4);
+  tape.save(node, 0, input.tensor);
+  tape.save(node, 1, weight.tensor);
+  std::size_t slot = kLogits;
+  for (const Var* saved : {&logits, &labels, &largest, &sums}) {
+    tape.save(node, slot++, saved->tensor);
+  }
+  tape.attach(node, &loss);
+  return loss;
+}
+
+}  // namespace allocmark
