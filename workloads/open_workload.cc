@@ -14,6 +14,7 @@
 #include "workloads/generators.h"
 #include "workloads/import/recording.h"
 #include "workloads/model/shapes.h"
+#include "workloads/model_config/model_config.h"
 #include "workloads/scenario.h"
 #include "workloads/trace/data_folder.h"
 #include "workloads/trace/other_words.h"
@@ -218,10 +219,20 @@ std::string deciding_presets(std::string_view text) {
   return presets;
 }
 
+std::vector<std::string> left_out_of_workload(std::string_view text) {
+  std::vector<std::string> notes;
+  for (const std::string& part : workload_parts(text)) {
+    for (std::string& note : with_model_config(part).notes) notes.push_back(std::move(note));
+  }
+  return notes;
+}
+
 std::unique_ptr<EventSource> open_workload(std::string_view workload, std::uint64_t seed) {
   if (std::unique_ptr<EventSource> composed = open_composition(workload, seed)) return composed;
-  const std::string text(workload);
-  if (text.starts_with(kFilePrefix)) return open_recording(file_path(text)).events;
+  if (workload.starts_with(kFilePrefix)) {
+    return open_recording(file_path(std::string(workload))).events;
+  }
+  const std::string text = with_model_config(std::string(workload)).text;
   std::vector<std::string> known;
   const std::string name = text.substr(0, text.find(':'));
   for (const GeneratorEntry& generator : generators()) {
@@ -252,15 +263,19 @@ std::unique_ptr<EventSource> open_workload(std::string_view workload, std::uint6
 
 std::string define_workload(std::string_view text) {
   const std::vector<NamedFile> files = scenario_files();
-  bool names_scenario = false;
+  bool is_defined = false;
   const auto define = [&](const std::string& name) {
+    if (DescribedWorkload described = with_model_config(name); described.text != name) {
+      is_defined = true;
+      return std::move(described.text);
+    }
     const auto file = std::ranges::find(files, name, &NamedFile::name);
     if (file == files.end() || comes_before_scenarios(name)) return name;
-    names_scenario = true;
+    is_defined = true;
     return read_scenario(file->path).workload;
   };
   std::string definition = replace_workload_parts(text, define);
-  return names_scenario ? definition : std::string();
+  return is_defined ? definition : std::string();
 }
 
 std::vector<std::string> workload_files(std::string_view text) {

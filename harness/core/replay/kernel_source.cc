@@ -162,6 +162,10 @@ std::string presets_of_workload(std::string_view text) {
   return deciding_presets(text.substr(0, begin_of_additions(text)));
 }
 
+std::vector<std::string> notes_of_workload(std::string_view text) {
+  return left_out_of_workload(text.substr(0, begin_of_additions(text)));
+}
+
 std::vector<std::string> trace_files_of_workload(std::string_view text) {
   return workload_files(text.substr(0, begin_of_additions(text)));
 }

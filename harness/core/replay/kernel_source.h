@@ -37,6 +37,8 @@ struct KernelChoice {
 [[nodiscard]] std::string define_workload_on_card(std::string_view text, const ServingCard& card);
 // As deciding_presets, of a text with additions.
 [[nodiscard]] std::string presets_of_workload(std::string_view text);
+// As left_out_of_workload, of a text with additions.
+[[nodiscard]] std::vector<std::string> notes_of_workload(std::string_view text);
 // Paths of the trace files that such a text names, scenarios' included, in its order.
 [[nodiscard]] std::vector<std::string> trace_files_of_workload(std::string_view text);
 [[nodiscard]] std::unique_ptr<EventSource> open_workload_with_kernels(std::string_view text,

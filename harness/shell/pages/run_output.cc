@@ -201,10 +201,15 @@ void print_answer(const std::vector<CellResult>& cells, std::FILE* people) {
 
 void print_presets(const std::string& workload, std::FILE* people) {
   std::string presets;
+  std::vector<std::string> left_out;
   try {
     presets = presets_of_workload(workload);
-  } catch (const UsageError&) {
-    return;  // a result of another version, whose words are not known here
+    left_out = notes_of_workload(workload);
+  } catch (const Error&) {
+    return;  // a result of another version, whose words are not known here, or of another machine
+  }
+  for (const std::string& note : left_out) {
+    print_wrapped(people, fmt::format("{}: {}.", workload, note));
   }
   if (presets.empty()) return;
   print_wrapped(

@@ -23,8 +23,8 @@
 #include "harness/shell/registry.h"
 #include "harness/tools/estimate/estimate.h"
 #include "harness/tools/estimate/estimate_print.h"
-#include "harness/tools/estimate/model_config.h"
 #include "harness/tools/estimate/outside_memory.h"
+#include "workloads/model_config/model_config.h"
 
 namespace allocmark {
 namespace {
@@ -86,7 +86,9 @@ ExitCode run_estimate(const EstimateCommand& command) {
                       .next = "leave --device away"});
   }
   EstimateAnswer answer;
-  job.workload = with_model_config(job.workload, &answer.notes);
+  DescribedWorkload described = with_model_config(job.workload);
+  job.workload = std::move(described.text);
+  answer.notes = std::move(described.notes);
   const DeviceAnswer device = describe_device(job.device, own_program_path());
   if (!device.failure.empty()) {
     throw EnvironmentError({.what = "the simulated device cannot be opened",

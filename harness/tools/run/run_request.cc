@@ -91,13 +91,16 @@ void add_workloads(const std::vector<Opened>& opened, RunRequest* request) {
   const bool asks = std::ranges::find(allocators, kBaselineAllocator) != allocators.end();
   std::vector<JobOfRelease> jobs;
   for (const Opened& one : opened) {
+    for (const std::string& note : notes_of_workload(one.workload.text)) {
+      request->notes.push_back(fmt::format("{}: {}", one.workload.text, note));
+    }
     request->plan.workloads.push_back(one.workload);
     if (!asks) continue;
     JobRelease release = find_release({.workload = one.workload.text, .recorded = one.pytorch});
     if (release.is_known) request->plan.workloads.back().caching = allocator_of(release);
     jobs.push_back({.workload = one.workload.text, .release = std::move(release)});
   }
-  request->notes = release_notes(jobs);
+  for (std::string& note : release_notes(jobs)) request->notes.push_back(std::move(note));
 }
 
 // What is run where the command line does not say: the suite's axes, then the scenario's.

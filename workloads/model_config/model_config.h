@@ -19,9 +19,14 @@ struct ModelConfig {
 // family is not generated (and says what is missing), and where a number that decides is not there.
 [[nodiscard]] ModelConfig read_model_config(std::string_view json, const std::string& where);
 
+struct DescribedWorkload {
+  std::string text = {};
+  std::vector<std::string> notes = {};  // as ModelConfig's
+};
+
 // "train:PATH/config.json,batch=2" with the model's keys in place of the path; keys that the text
-// gives itself win. Other texts stay as they are. Appends to `notes`.
-[[nodiscard]] std::string with_model_config(const std::string& workload,
-                                            std::vector<std::string>* notes);
+// gives itself win. Other texts stay as they are. Throws as read_model_config, and FileError where
+// the file cannot be read.
+[[nodiscard]] DescribedWorkload with_model_config(const std::string& workload);
 
 }  // namespace allocmark

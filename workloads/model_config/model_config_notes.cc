@@ -1,5 +1,5 @@
 // See model_config_notes.h.
-#include "harness/tools/estimate/model_config_notes.h"
+#include "workloads/model_config/model_config_notes.h"
 
 #include <algorithm>
 #include <optional>

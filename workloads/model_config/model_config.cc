@@ -1,5 +1,5 @@
 // See model_config.h.
-#include "harness/tools/estimate/model_config.h"
+#include "workloads/model_config/model_config.h"
 
 #include <algorithm>
 #include <array>
@@ -16,8 +16,8 @@
 #include "base/input_file.h"
 #include "base/json_text.h"
 #include "base/nearest.h"
-#include "harness/tools/estimate/config_fields.h"
-#include "harness/tools/estimate/model_config_notes.h"
+#include "workloads/model_config/config_fields.h"
+#include "workloads/model_config/model_config_notes.h"
 
 namespace allocmark {
 namespace {
@@ -271,14 +271,13 @@ ModelConfig read_model_config(std::string_view json, const std::string& where) {
   return model;
 }
 
-std::string with_model_config(const std::string& workload, std::vector<std::string>* notes) {
+DescribedWorkload with_model_config(const std::string& workload) {
   const std::size_t colon = workload.find(':');
-  if (colon == std::string::npos || workload.starts_with("file:")) return workload;
+  if (colon == std::string::npos || workload.starts_with("file:")) return {.text = workload};
   const std::size_t end = std::min(workload.find(',', colon), workload.size());
   const std::string path = workload.substr(colon + 1, end - colon - 1);
-  if (!path.ends_with(".json")) return workload;
-  const ModelConfig model = read_model_config(read_file(path), path);
-  notes->insert(notes->end(), model.notes.begin(), model.notes.end());
+  if (!path.ends_with(".json")) return {.text = workload};
+  ModelConfig model = read_model_config(read_file(path), path);
   const bool is_trained = workload.starts_with("train:");
   std::string head;
   const std::string rest = workload.substr(end);
@@ -289,14 +288,14 @@ std::string with_model_config(const std::string& workload, std::vector<std::stri
     // A key that the text gives itself wins. Only training has windows.
     const bool is_left_out = !is_trained && key.starts_with("window");
     if (is_left_out && key == "window=") {
-      notes->push_back(word + " is left out: a cache of keys and values holds all tokens");
+      model.notes.push_back(word + " is left out: a cache of keys and values holds all tokens");
     }
     if (at == 0 || (!is_left_out && rest.find("," + key) == std::string::npos)) {
       head += (at == 0 ? "" : ",") + word;
     }
     at = next + 1;
   }
-  return workload.substr(0, colon + 1) + head + rest;
+  return {.text = workload.substr(0, colon + 1) + head + rest, .notes = std::move(model.notes)};
 }
 
 }  // namespace allocmark

@@ -1,6 +1,6 @@
 // A Hugging Face config.json as keys of a generator. The configs are the models' own, shortened to
 // what is read.
-#include "harness/tools/estimate/model_config.h"
+#include "workloads/model_config/model_config.h"
 
 #include <string>
 #include <vector>
@@ -156,10 +156,11 @@ TEST_CASE("windows are left out of workloads that keep a cache, and said to be")
       folder.write("config.json", R"({"model_type": "mistral", "hidden_size": 4096,
       "num_hidden_layers": 4, "num_attention_heads": 32, "num_key_value_heads": 8,
       "intermediate_size": 14336, "vocab_size": 32000, "sliding_window": 4096})");
-  std::vector<std::string> notes;
-  CHECK(mentions(with_model_config("train:" + path, &notes), "window=4096,window_every=0"));
-  CHECK(notes.empty());
-  CHECK(!mentions(with_model_config("serve:" + path, &notes), "window"));
+  const DescribedWorkload trained = with_model_config("train:" + path);
+  CHECK(mentions(trained.text, "window=4096,window_every=0"));
+  CHECK(trained.notes.empty());
+  CHECK(!mentions(with_model_config("serve:" + path).text, "window"));
+  const std::vector<std::string> notes = left_out_of_workload("serve:" + path + ",requests=4");
   REQUIRE(notes.size() == 1);
   CHECK(mentions(notes.front(), "window=4096 is left out"));
 }
@@ -217,11 +218,31 @@ TEST_CASE("a Phi 3 is a Llama, and said to be") {
 TEST_CASE("a workload's text takes the config's keys, and its own win") {
   const TemporaryFolder folder;
   const std::string path = folder.write("config.json", kLlama32);
-  std::vector<std::string> notes;
-  CHECK(with_model_config("train:" + path + ",layers=2,seq=64", &notes) ==
+  const DescribedWorkload described = with_model_config("train:" + path + ",layers=2,seq=64");
+  CHECK(described.text ==
         "train:llama-3-8b,hidden=3072,heads=24,kv_heads=8,ffn=8192,vocabulary=128256,tied=1,"
         "head_size=128,layers=2,seq=64");
-  CHECK(with_model_config("train:gpt2-124m", &notes) == "train:gpt2-124m");
-  CHECK(with_model_config("file:" + path, &notes) == "file:" + path);
-  CHECK(notes.empty());
+  CHECK(described.notes.empty());
+  CHECK(with_model_config("train:gpt2-124m").text == "train:gpt2-124m");
+  CHECK(with_model_config("file:" + path).text == "file:" + path);
+}
+
+TEST_CASE("a config is a workload wherever one is opened, alone and beside another") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("config.json", kLlama32);
+  const std::string small = ",layers=1,batch=1,seq=64,steps=1";
+  const std::string said =
+      "train:llama-3-8b,hidden=3072,heads=24,kv_heads=8,ffn=8192,"
+      "vocabulary=128256,tied=1,head_size=128" +
+      small;
+  const std::string typed = "train:" + path + small;
+  const auto peak = [](const std::string& text) {
+    return summarize(*open_workload(text, 1)).requested_bytes_peak;
+  };
+  CHECK(peak(typed) == peak(said));
+  CHECK(define_workload(typed) == said);
+  CHECK(define_workload(typed + " beside " + typed) == said + " beside " + said);
+  CHECK(define_workload(said).empty());
+  CHECK(mentions(deciding_presets(typed), "precision="));
+  CHECK_THROWS_AS(open_workload("train:/no/config.json", 1), FileError);
 }

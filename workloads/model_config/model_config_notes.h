@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "harness/tools/estimate/config_fields.h"
-#include "harness/tools/estimate/model_config.h"
+#include "workloads/model_config/config_fields.h"
+#include "workloads/model_config/model_config.h"
 
 namespace allocmark {
 
