@@ -15,6 +15,7 @@
 #include "allocators/plugins/pluggable.h"
 #include "allocators/plugins/rmm.h"
 #include "allocators/plugins/torch.h"
+#include "allocators/rmm/releases.h"
 #include "allocators/simple/async.h"
 #include "allocators/simple/cub.h"
 #include "allocators/simple/native.h"
@@ -54,6 +55,7 @@ std::span<const BackendEntry> release_registry() {
   static const std::vector<BackendEntry> entries = [] {
     std::vector<BackendEntry> all = caching_releases();
     for (BackendEntry& entry : torch_releases()) all.push_back(std::move(entry));
+    for (BackendEntry& entry : rmm_releases()) all.push_back(std::move(entry));
     return all;
   }();
   return entries;

@@ -11,8 +11,8 @@ namespace allocmark {
 // All backends, in the order tables show them.
 [[nodiscard]] std::span<const BackendEntry> backend_registry();
 
-// Those that stand for one release of an allocator: caching@2.13, and torch@2.13.0 where that is
-// fetched.
+// Those that stand for one release of an allocator: caching@2.13, rmm@26.10, and torch@2.13.0
+// where that is fetched.
 [[nodiscard]] std::span<const BackendEntry> release_registry();
 
 // What to do where there is no such allocator.
