@@ -195,6 +195,10 @@ class Backend {
   /// The backend's own counters, in a stable order.
   [[nodiscard]] virtual std::vector<NamedCounter> counters() const { return {}; }
 
+  /// What a reader of its numbers must know after a trace: that it did not do what it is for. A
+  /// sentence without a full stop; empty where there is nothing to say.
+  [[nodiscard]] virtual std::string warning() const { return {}; }
+
   /// What it holds, by address; empty where it cannot tell. Not called in timed regions.
   [[nodiscard]] virtual std::vector<MemorySegment> segments() const { return {}; }
 

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "allocators/backend/stream_uses.h"
 #include "allocators/caching/caching.h"
 #include "allocators/conf/conf.h"
@@ -189,6 +191,19 @@ class PlannedBackend final : public Backend {
     segments.push_back(reservation_segment());
     std::ranges::sort(segments, {}, &MemorySegment::address);
     return segments;
+  }
+
+  [[nodiscard]] std::string warning() const override {
+    const std::lock_guard lock(mutex_);
+    if (!plan_) {
+      return fmt::format("no plan was made: the trace ends within the {} steps that are profiled",
+                         profile_steps_);
+    }
+    if (counters_.refused_count == 0) return {};
+    return fmt::format(
+        "in {} steps the plan was refused: there was no room for its reservation of {} beside what "
+        "is live; caching served all of them",
+        counters_.refused_count, format_bytes(rounded_up(plan_->size_bytes, kPageBytes)));
   }
 
   [[nodiscard]] std::string last_failure_text() const override {

@@ -128,6 +128,8 @@ void fill_stats(CellResult& result, const Backend& backend) {
     result.counters.emplace_back(std::move(counter.name), counter.value);
   }
   fill_private_pools(result, backend);
+  if (const std::string warning = backend.warning(); !warning.empty())
+    warn_once(result, result.key.allocator + ": " + warning);
 }
 
 bool narrow_enough(CellResult& result, const WidthRule& rule, double clock_step_ns) {

@@ -187,6 +187,15 @@ std::vector<NamedCounter> ProcessBackends::counters() const {
   return counters;
 }
 
+std::string ProcessBackends::warning() const {
+  for (std::size_t i = 0; i < processes_.size(); ++i) {
+    if (processes_[i].backend == nullptr) continue;
+    const std::string warning = processes_[i].backend->warning();
+    if (!warning.empty()) return fmt::format("process {}: {}", i, warning);
+  }
+  return {};
+}
+
 std::vector<MemorySegment> ProcessBackends::segments() const {
   std::vector<MemorySegment> segments;
   for (std::size_t i = 0; i < processes_.size(); ++i) {

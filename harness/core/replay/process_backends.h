@@ -70,6 +70,8 @@ class ProcessBackends final : public Backend {
   [[nodiscard]] std::vector<NamedCounter> counters() const override;
   [[nodiscard]] std::vector<MemorySegment> segments() const override;
   [[nodiscard]] std::string last_failure_text() const override { return last_failure_text_; }
+  // Of the first process that has one.
+  [[nodiscard]] std::string warning() const override;
 
   // "process 1 (churn): 3 of 200 requests" for each that ran out of memory, joined; empty where
   // none did.
