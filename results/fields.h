@@ -49,8 +49,9 @@ void visit_key(Fields& fields, Key& key) {
   fields.integer(Field{"seed", "of the workload's random choices"}, key.seed);
   fields.text(Field{.name = "on_oom",
                     .meaning = "`skip`: the program goes on without the block; `stop`: the trace "
-                               "ends at the first failed request",
-                    .choices = "skip,stop"},
+                               "ends at the first failed request; `retry-after-sync`: the program "
+                               "waits for the device, asks once more, then goes on without it",
+                    .choices = "skip,stop,retry-after-sync"},
               key.on_oom);
   fields.optional_text(
       Field{"workload_definition",

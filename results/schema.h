@@ -15,7 +15,7 @@
 namespace allocmark {
 
 // The version of the result format (semver). MAJOR changes when results stop being comparable.
-inline constexpr const char* kSchemaVersion = "1.15.0";
+inline constexpr const char* kSchemaVersion = "1.16.0";
 
 // What names a cell. Two runs' cells with the same key are the same experiment.
 struct CellKey {

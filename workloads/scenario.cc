@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <sstream>
+#include <string_view>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -188,8 +190,10 @@ void ScenarioReader::store(const std::string& key, const std::vector<Value>& lis
     scenario->workload = only_text(key, list);
   } else if (key == "on_oom") {
     scenario->on_oom = only_text(key, list);
-    if (scenario->on_oom != "skip" && scenario->on_oom != "stop") {
-      fail("bad value of key 'on_oom'", "\"skip\" or \"stop\"", scenario->on_oom, "");
+    constexpr std::string_view kPolicies[] = {"skip", "stop", "retry-after-sync"};
+    if (std::ranges::find(kPolicies, scenario->on_oom) == std::end(kPolicies)) {
+      fail("bad value of key 'on_oom'", "\"skip\", \"stop\" or \"retry-after-sync\"",
+           scenario->on_oom, "");
     }
   } else if (key == "capacity") {
     scenario->capacities = texts(key, list);

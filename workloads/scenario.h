@@ -20,7 +20,7 @@ struct Scenario {
   std::vector<std::uint64_t> seeds = {1};
   std::vector<std::string>
       capacities;  // as --capacity reads them: "1.05x", "8GiB"; empty: the command line decides
-  std::string on_oom = "skip";  // "skip" or "stop"
+  std::string on_oom = "skip";  // "skip", "stop" or "retry-after-sync"
   std::vector<std::string>
       confs;  // config strings worth comparing; empty: the command line decides
 };

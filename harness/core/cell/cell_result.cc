@@ -11,6 +11,7 @@
 #include "base/median.h"
 #include "harness/core/check/pool_watch.h"
 #include "harness/core/measure/size_class.h"
+#include "harness/core/replay/replay.h"
 #include "results/derived.h"
 
 namespace allocmark {
@@ -67,6 +68,21 @@ void note_failed_before(CellResult& result) {
                         std::to_string(result.failed_again_count) + " of them fail");
 }
 
+// What --on-oom retry-after-sync did.
+void note_asked_after_sync(CellResult& result, const ReplayCounts& counts) {
+  if (result.key.on_oom != oom_policy_names()[static_cast<std::size_t>(OomPolicy::RetryAfterSync)])
+    return;
+  result.counters.emplace_back("retry_after_sync.asked",
+                               static_cast<std::int64_t>(counts.asked_after_sync_count));
+  result.counters.emplace_back("retry_after_sync.served",
+                               static_cast<std::int64_t>(counts.served_after_sync_count));
+  if (counts.asked_after_sync_count == 0) return;
+  warn_once(result, std::to_string(counts.asked_after_sync_count) +
+                        " requests failed and were asked once more after the device was done: " +
+                        std::to_string(counts.served_after_sync_count) +
+                        " of them were served, and are no failures");
+}
+
 }  // namespace
 
 void fill_from(CellResult& result, const VerifyReport& report) {
@@ -89,6 +105,7 @@ void fill_from(CellResult& result, const VerifyReport& report) {
                          report.pool_counters.end());
   note_reuse(result, report);
   note_failed_before(result);
+  note_asked_after_sync(result, report.counts);
   if (!report.counts.stopped) return;
   result.status = CellStatus::OomStopped;
   result.reason = "out of memory at event " + std::to_string(report.oom_first->event_index) +

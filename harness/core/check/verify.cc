@@ -85,8 +85,16 @@ bool Verifier::allocate(const Event& event, const ReplayStep& step) {
   report_.counts.allocate_count += failed_before ? 0 : 1;
   const std::uint64_t waiting_bytes_before = collects() ? waiting_bytes() : 0;
   const cudaStream_t stream = setup_.replay.streams[event.stream];
-  const AllocateResult result =
-      calls_.make([&] { return setup_.replay.backend->allocate(event.size_bytes, stream); });
+  const auto ask = [&] {
+    return calls_.make([&] { return setup_.replay.backend->allocate(event.size_bytes, stream); });
+  };
+  AllocateResult result = ask();
+  if (result.status != AllocateStatus::Ok && !failed_before && asks_after_sync()) {
+    synchronize();
+    ++report_.counts.asked_after_sync_count;
+    result = ask();
+    report_.counts.served_after_sync_count += result.status == AllocateStatus::Ok ? 1 : 0;
+  }
   Block& block = blocks_[step.slot];
   const bool failed = result.status != AllocateStatus::Ok;
   if (setup_.placements != nullptr)
@@ -107,7 +115,7 @@ bool Verifier::allocate(const Event& event, const ReplayStep& step) {
     }
     if (pools_) pools_->note_failure(event.stream);
     note_oom(event, waiting_bytes_before);
-    return setup_.replay.on_oom == OomPolicy::Skip;
+    return !report_.counts.stopped;
   }
   placement_.add(result.pointer);
   if (!failed_before) requested_bytes_live_ += event.size_bytes;
@@ -220,6 +228,14 @@ void Verifier::deallocate(const ReplayStep& step) {
   calls_.make([&] { setup_.replay.backend->deallocate(block.pointer, step.size_bytes, stream); });
 }
 
+// All work that is known of is done.
+void Verifier::synchronize() {
+  setup_.replay.work->synchronize();
+  hazards_.synchronize();
+  points_.clear();
+  contents_.note_synchronize();
+}
+
 void Verifier::launch(std::uint32_t stream, std::uint64_t duration_ns) {
   if (checks_whole()) note_work(stream, duration_ns);
   setup_.replay.work->launch(setup_.replay.streams[stream], duration_ns);
@@ -251,11 +267,7 @@ void Verifier::run_other(const Event& event, const ReplayStep& step) {
       setup_.replay.work->launch_gated(stream);
       return;
     case EventKind::Sync:
-      setup_.replay.work->synchronize();
-      hazards_.synchronize();
-      points_.clear();
-      contents_.note_synchronize();
-      return;
+      return synchronize();
     case EventKind::Mark:
       if (setup_.timeline != nullptr) setup_.timeline->add_mark(report_.counts.event_count);
       if (step.mark_class() != MarkClass::Step) return;

@@ -125,6 +125,10 @@ class Verifier {
   void check_footprint(const MemoryStats& stats);
   void deallocate(const ReplayStep& step);
   void launch(std::uint32_t stream, std::uint64_t duration_ns);
+  void synchronize();
+  [[nodiscard]] bool asks_after_sync() const {
+    return setup_.replay.on_oom == OomPolicy::RetryAfterSync && setup_.replay.work != nullptr;
+  }
   void hold_host(const Event& event, const ReplayStep& step);
   void run_other(const Event& event, const ReplayStep& step);
   void note_peaks();

@@ -1,7 +1,9 @@
 // The replay loop, once with and once without a clock around every call.
 #include "harness/core/replay/replay.h"
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "allocators/cuda/cuda_check.h"
 #include "base/assert.h"
@@ -21,7 +23,10 @@ constexpr std::uint64_t kProgressPeriod = 16;
 template <bool kTimed>
 class CallTimer {
  public:
-  explicit CallTimer(const ReplaySetup& setup) : setup_(setup) {
+  explicit CallTimer(const ReplaySetup& setup) : setup_(setup) { start(); }
+
+  // Once more, from zero.
+  void start() {
     if constexpr (kTimed) {
       if (setup_.simcu_clock != nullptr) {
         driver_ns_ = setup_.simcu_clock->modelled_ns;
@@ -56,14 +61,17 @@ class CallTimer {
 
 }  // namespace
 
+std::vector<std::string> oom_policy_names() { return {"skip", "stop", "retry-after-sync"}; }
+
 OomPolicy parse_oom_policy(std::string_view text) {
-  if (text == "skip") return OomPolicy::Skip;
-  if (text == "stop") return OomPolicy::Stop;
+  const std::vector<std::string> names = oom_policy_names();
+  const auto found = std::ranges::find(names, text);
+  if (found != names.end()) return static_cast<OomPolicy>(found - names.begin());
   throw UsageError(ErrorText{.what = "unknown policy for out-of-memory",
                              .where = "--on-oom",
-                             .wanted = "skip or stop",
+                             .wanted = "skip, stop or retry-after-sync",
                              .got = "\"" + std::string(text) + "\"",
-                             .next = suggest(text, {"skip", "stop"})});
+                             .next = suggest(text, names)});
 }
 
 StreamSet::StreamSet(std::uint32_t stream_count, bool has_device)
@@ -152,9 +160,19 @@ inline bool Replayer::allocate(const ReplayStep& step) {
   const cudaStream_t stream = setup_.streams[step.stream];
   ++counts_.allocate_count;
   CallTimer<kTimed> timer(setup_);
-  const AllocateResult result = setup_.backend->allocate(step.size_bytes, stream);
+  AllocateResult result = setup_.backend->allocate(step.size_bytes, stream);
   timer.stop();
 
+  if (result.status != AllocateStatus::Ok && asks_after_sync()) [[unlikely]] {
+    if constexpr (kTimed) setup_.recorder->add_other(timer.host_ticks(), timer.driver_ns());
+    setup_.work->synchronize();
+    if constexpr (kTimed) follow_synchronize();
+    ++counts_.asked_after_sync_count;
+    timer.start();
+    result = setup_.backend->allocate(step.size_bytes, stream);
+    timer.stop();
+    counts_.served_after_sync_count += result.status == AllocateStatus::Ok ? 1 : 0;
+  }
   note_place(result);
   ReplayBlock& block = blocks_[step.slot];
   if (result.status == AllocateStatus::Ok) [[likely]] {
@@ -173,9 +191,8 @@ inline bool Replayer::allocate(const ReplayStep& step) {
   placement_.add_failure();
   ++counts_.oom_count;
   if constexpr (kTimed) setup_.recorder->add_other(timer.host_ticks(), timer.driver_ns());
-  if (setup_.on_oom == OomPolicy::Skip) return true;
-  counts_.stopped = true;
-  return false;
+  counts_.stopped = setup_.on_oom == OomPolicy::Stop;
+  return !counts_.stopped;
 }
 
 // What failed when the trace was recorded has no latency of its own. Its free gives back what was
@@ -278,7 +295,7 @@ void Replayer::run_other(const ReplayStep& step) {
       return;
     case EventKind::Sync:
       setup_.work->synchronize();
-      if constexpr (kTimed) follow_requests(step);
+      if constexpr (kTimed) follow_synchronize();
       return;
     case EventKind::Mark:
       if (step.mark_class() == MarkClass::Step) setup_.backend->begin_step();
@@ -315,12 +332,18 @@ void Replayer::hold_host(const ReplayStep& step) {
   counts_.stopped = setup_.on_oom == OomPolicy::Stop;
 }
 
+// A server's clock, where the replay waited for the device.
+void Replayer::follow_synchronize() {
+  if (setup_.requests == nullptr) return;
+  setup_.requests->spend(setup_.recorder->program_picoseconds());
+  setup_.requests->synchronize();
+}
+
 void Replayer::follow_requests(const ReplayStep& step) {
   if (setup_.requests == nullptr) return;
   RequestClock& clock = *setup_.requests;
   clock.spend(setup_.recorder->program_picoseconds());
   if (step.kind == EventKind::Kernel) return clock.launch(step.stream, step.size_bytes);
-  if (step.kind == EventKind::Sync) return clock.synchronize();
   switch (step.mark_class()) {
     case MarkClass::Step:
       return;

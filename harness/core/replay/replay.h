@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,9 +24,13 @@
 namespace allocmark {
 
 // What happens after a failed request. Skip: the program goes on without the block; its free and
-// records are skipped and counted. Stop: the trace ends at the failed request.
-enum class OomPolicy : std::uint8_t { Skip, Stop };
-// "skip" or "stop"; throws UsageError.
+// records are skipped and counted. Stop: the trace ends at the failed request. RetryAfterSync: the
+// program waits for the device and asks once more, so that the allocator can use what was freed
+// meanwhile; if that fails too, it goes on without the block.
+enum class OomPolicy : std::uint8_t { Skip, Stop, RetryAfterSync };
+// As users write them, in the order of OomPolicy.
+[[nodiscard]] std::vector<std::string> oom_policy_names();
+// One of these; throws UsageError.
 [[nodiscard]] OomPolicy parse_oom_policy(std::string_view text);
 
 // The streams of a cell by dense index: 0 is the default stream, the others are made here
@@ -49,6 +54,9 @@ struct ReplayCounts {
   std::uint64_t deallocate_count = 0;  // blocks given back
   std::uint64_t oom_count = 0;
   std::uint64_t failed_again_count = 0;  // of requests with kFailedBefore, which are in none above
+  // Requests asked once more under OomPolicy::RetryAfterSync, and those of them that were served;
+  // these are not in oom_count.
+  std::uint64_t asked_after_sync_count = 0, served_after_sync_count = 0;
   std::uint64_t skipped_free_count = 0;
   std::uint64_t skipped_record_count = 0;
   bool stopped = false;  // by a failed request under OomPolicy::Stop
@@ -123,6 +131,10 @@ class Replayer {
   void run_other(const ReplayStep& step);
   void hold_host(const ReplayStep& step);
   void follow_requests(const ReplayStep& step);
+  void follow_synchronize();
+  [[nodiscard]] bool asks_after_sync() const {
+    return setup_.on_oom == OomPolicy::RetryAfterSync && setup_.work != nullptr;
+  }
   void note_place(const AllocateResult& result) {
     if (setup_.places == nullptr) return;
     setup_.places->push_back(result.status == AllocateStatus::Ok ? result.pointer : nullptr);

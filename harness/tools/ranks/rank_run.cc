@@ -46,11 +46,11 @@ RankRun::RankRun(const RankPlace& place)
   }
   watched_ = std::make_unique<WatchedBackend>(
       *backend_, [this](std::uint64_t asked_bytes) { note_failure(asked_bytes); });
-  replayer_ = std::make_unique<Replayer>(
-      ReplaySetup{.backend = watched_.get(),
-                  .work = work_.get(),
-                  .streams = streams_->all(),
-                  .on_oom = place.spec->stops_on_oom ? OomPolicy::Stop : OomPolicy::Skip});
+  replayer_ =
+      std::make_unique<Replayer>(ReplaySetup{.backend = watched_.get(),
+                                             .work = work_.get(),
+                                             .streams = streams_->all(),
+                                             .on_oom = parse_oom_policy(place.spec->on_oom)});
   replayer_->reserve_slots(place.trace->slot_count);
 }
 

@@ -23,7 +23,7 @@ struct RanksSpec {
   std::vector<RankSpec> ranks;  // on devices 0, 1, ...
   std::uint64_t seed = 1;
   std::string allocator, conf;
-  bool stops_on_oom = true;  // a rank ends with its first failed request
+  std::string on_oom = "stop";  // of oom_policy_names(); stop: a rank ends with its first failure
   friend bool operator==(const RanksSpec&, const RanksSpec&) = default;
 };
 

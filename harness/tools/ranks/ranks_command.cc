@@ -10,6 +10,7 @@
 #include "allocators/conf/conf.h"
 #include "base/error.h"
 #include "base/own_process.h"
+#include "harness/core/replay/replay.h"
 #include "harness/core/run/environment.h"
 #include "harness/shell/question/job_release.h"
 #include "harness/shell/registry.h"
@@ -57,8 +58,9 @@ void add_ranks(CLI::App* app, RanksCommand* command) {
       ->allow_extra_args(false)
       ->type_name("R=W");
   app->add_option("--on-oom", command->on_oom,
-                  "stop: a rank ends with its first failed request; skip: it goes on without")
-      ->check(CLI::IsMember({"stop", "skip"}))
+                  "stop: a rank ends with its first failed request; skip: it goes on without; "
+                  "retry-after-sync: it waits for its device and asks once more, then goes on")
+      ->check(CLI::IsMember(oom_policy_names()))
       ->capture_default_str()
       ->type_name("P");
   app->add_option("-d,--device", command->device,
@@ -75,7 +77,7 @@ void add_ranks(CLI::App* app, RanksCommand* command) {
 ExitCode ranks_command(const RanksCommand& command) {
   RanksSpec spec = command.spec;
   spec.conf = conf_of_user(command.conf);
-  spec.stops_on_oom = command.on_oom == "stop";
+  spec.on_oom = command.on_oom;
   spec.ranks = ranks_of(command.words);
   std::vector<std::string> workloads;
   for (const RankSpec& rank : spec.ranks) workloads.push_back(rank.workload);

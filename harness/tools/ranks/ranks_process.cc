@@ -105,7 +105,7 @@ std::string render_ranks(const RanksSpec& spec, const std::vector<RankRow>& rows
   std::string text = fmt::format(
       "{} ranks on {}{}{}, each on its own device; a rank {} its first failed request\n",
       rows.size(), spec.allocator, spec.conf.empty() ? "" : "=", printable(spec.conf),
-      spec.stops_on_oom ? "ends with" : "goes on after");
+      spec.on_oom == "stop" ? "ends with" : "goes on after");
   text += fmt::format("{:>4}  {:>10}  {:>10}  {:>10}  {:>6}  {:>7}  {:>8}  {:>10}  {:>10}  {}\n",
                       "rank", "memory", "asked peak", "taken peak", "failed", "retries", "meetings",
                       "waited, ms", "delay, ms", "end");

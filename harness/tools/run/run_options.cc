@@ -3,6 +3,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include "harness/core/replay/replay.h"
 #include "harness/shell/pages/parse_interleave.h"
 #include "harness/shell/registry.h"
 #include "harness/tools/run/run_options.h"
@@ -117,10 +118,11 @@ void add_run_manner(CLI::App* app, RunCommand* command) {
       ->type_name("D");
   app->add_option("--on-oom", command->on_oom,
                   "What the program does when a request fails: skip (go on without that block; the "
-                  "default) or stop")
-      ->check(CLI::IsMember({"skip", "stop"}))
+                  "default), stop, or retry-after-sync (wait for the device, ask once more, then "
+                  "skip)")
+      ->check(CLI::IsMember(oom_policy_names()))
       ->group(group)
-      ->type_name("skip|stop");
+      ->type_name("skip|stop|retry-after-sync");
   app->add_option("--kernels", command->kernels,
                   "Kernels between the requests: trace (the workload's own; the default), off, or "
                   "a duration such as 20us, for one kernel after every request")

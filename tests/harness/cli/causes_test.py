@@ -6,12 +6,14 @@ usage: causes_test.py ALLOCMARK
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 
 ALLOCMARK = ""
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 MIB = 1 << 20
 
 
@@ -111,6 +113,28 @@ class Causes(unittest.TestCase):
         answer = one_line(done.stdout + done.stderr)
         self.assertRegex(answer, r"nothing was measured: rmm cannot run here: .*is_not_there\.so")
         self.assertIn("No numbers: rmm unset (skipped: rmm cannot run here", answer)
+
+    def test_a_retry_after_the_device_is_done_is_counted_and_serves_what_waits_for_a_stream(self):
+        with open(os.path.join(REPOSITORY, "workloads/scenarios/bugs/pending_block_retry.csv")) as file:
+            rows = [row for row in file.read().splitlines() if row[:4] not in ("mark", "op,i") and row[:1] != "#"]
+        # The last request is the same once more.
+        job = self.trace("pending.csv", rows[:-1])
+        words = ("--capacity", "1075838976B", "--conf", "unset")
+        _, skipped = self.run_cells("file:" + job, *words)
+        shutil.rmtree(os.path.join(self.folder.name, "out"))
+        _, asked = self.run_cells("file:" + job, *words, "--on-oom", "retry-after-sync")
+        self.assertEqual((skipped[0]["oom_count"], asked[0]["oom_count"]), (1, 0))
+        self.assertEqual(asked[0]["on_oom"], "retry-after-sync")
+        self.assertNotIn("retry_after_sync.asked", skipped[0]["counters"])
+        self.assertEqual((asked[0]["counters"]["retry_after_sync.asked"], asked[0]["counters"]["retry_after_sync.served"]), (1, 1))
+        self.assertIn("1 of them were served", " ".join(asked[0]["warnings"]))
+        self.assertEqual((asked[0]["trial_count"], asked[0]["trial_oom_count"]), (1, 0))
+
+    def test_what_still_fails_after_a_retry_is_a_failure(self):
+        job = self.trace("full.csv", [f"alloc,{i},{600 * MIB},0" for i in (1, 2)])
+        _, cells = self.run_cells("file:" + job, "--capacity", "1GiB", "--conf", "unset", "--on-oom", "retry-after-sync")
+        self.assertEqual(cells[0]["oom_count"], 1)
+        self.assertEqual((cells[0]["counters"]["retry_after_sync.asked"], cells[0]["counters"]["retry_after_sync.served"]), (1, 0))
 
     def test_requests_that_failed_while_a_log_was_written_were_never_live(self):
         rows = ["Thread,Time,Action,Pointer,Size,Stream"]

@@ -165,7 +165,7 @@ TEST_CASE("ranks are told every field, and tell every one") {
                        .seed = 4,
                        .allocator = "caching",
                        .conf = "max_split_size_mb:20",
-                       .stops_on_oom = false};
+                       .on_oom = "skip"};
   CHECK(sent(spec) == spec);
   std::vector<RankRow> rows{{.number = 1,
                              .workload = "w",

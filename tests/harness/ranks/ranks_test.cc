@@ -151,7 +151,7 @@ TEST_CASE("a rank that runs out of memory is named, and who waits for it") {
   }
   CHECK(kinds_of(rows) == std::vector<std::string>{"failed 2", "waits 0"});
   // It goes on without the block where it is told to, and nobody waits in vain.
-  spec.stops_on_oom = false;
+  spec.on_oom = "skip";
   const std::vector<RankRow> skipped = run_ranks(spec);
   CHECK(kinds_of(skipped) == std::vector<std::string>{"failed 2"});
   CHECK(skipped[0].meeting_count == 2);

@@ -104,6 +104,21 @@ TEST_CASE("the slot of a failed block is clean when it is used again") {
   REQUIRE(replayer.counts().skipped_free_count == 1);
 }
 
+TEST_CASE("retry-after-sync asks once more when the device is done, and then goes on") {
+  Stage stage;
+  stage.backend.failing_requests = {1, 3, 4};
+  Replayer replayer(stage.setup(OomPolicy::RetryAfterSync));
+  stage.run(replayer, {alloc(1, 10), alloc(2, 20), alloc(3, 30), free_of(2), free_of(3)});
+  REQUIRE(stage.backend.calls == Calls{"alloc 10 s0", "alloc 20 s0", "sync", "alloc 20 s0",
+                                       "alloc 30 s0", "sync", "alloc 30 s0", "free #2 20 s0"});
+  REQUIRE(replayer.counts().asked_after_sync_count == 2);
+  REQUIRE(replayer.counts().served_after_sync_count == 1);
+  REQUIRE(replayer.counts().oom_count == 1);
+  REQUIRE(replayer.counts().allocate_count == 3);
+  REQUIRE(replayer.counts().skipped_free_count == 1);
+  REQUIRE_FALSE(replayer.counts().stopped);
+}
+
 TEST_CASE("under the stop policy the trace ends at the failed request, also for later batches") {
   Stage stage;
   stage.backend.failing_requests = {1};
