@@ -11,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/publish"))
+import operator_peaks  # noqa: E402
 import peaks_spread  # noqa: E402
 import published_peaks  # noqa: E402
 
@@ -42,6 +43,21 @@ def write_rows(folder, *rows):
 def write_program(path, log):
     path.write_text(f'#!/bin/sh\necho "$@" >> {log}\nfor last; do :; done\ncat "$last" >> {log}\nexit 2\n')
     path.chmod(0o755)
+
+
+class OperatorPeaks(unittest.TestCase):
+    FOLDER = ROOT / "results/published/2026-11-27-operators"
+
+    def test_the_pages_table_is_of_its_rows(self):
+        self.assertIn(operator_peaks.table(self.FOLDER), (self.FOLDER / "README.md").read_text())
+
+    def test_a_row_becomes_a_workload_or_none(self):
+        mlp = {"B": 4, "hidden_size": 64, "intermediate_size": 128, "dtype": "torch.bfloat16"}
+        self.assertEqual(operator_peaks.text_of("swiglu", "torch", 8, mlp),
+                         "operator:gated_mlp,rows=32,hidden=64,ffn=128,by=torch,precision=bf16")
+        self.assertIsNone(operator_peaks.text_of("cross_entropy", "liger", 8, {"B": 1, "T": 1}))
+        self.assertIsNone(operator_peaks.text_of("tvd", "torch", 8, {}))
+        self.assertIsNone(operator_peaks.text_of("swiglu", None, 8, mlp))
 
 
 class PublishedPeaks(unittest.TestCase):

@@ -29,6 +29,9 @@ namespace allocmark {
 [[nodiscard]] Var clone(Tape& tape, Var input);  // in the order batch, token, head
 
 [[nodiscard]] Var mean_of_rows(Tape& tape, Var input, std::uint64_t row_count);
+// RMSNorm as transformers writes it, operator by operator in four bytes.
+[[nodiscard]] Var rms_norm_written_out(Tape& tape, Var input, std::uint64_t rows,
+                                       std::size_t weight);
 [[nodiscard]] Var rotate_half(Tape& tape, const Var& input);
 [[nodiscard]] Var layer_norm(Tape& tape, Var input, std::uint64_t rows, std::size_t weight,
                              std::size_t bias);

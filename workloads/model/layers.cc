@@ -24,15 +24,7 @@ Var Transformer::head_norm(Var projected, std::size_t weight) {
 
 Var Transformer::norm_of_rows(Var hidden, std::size_t weight, std::uint64_t rows) {
   if (setup_.model.gemma) return offset_norm_of_rows(hidden, weight, rows);
-  const std::uint64_t width = hidden.width;
-  hidden = cast(tape_, std::move(hidden), 4);
-  Var variance = mean_of_rows(tape_, power(tape_, hidden), rows);
-  Var root = rsqrt(tape_, add_scalar(tape_, variance));
-  hidden = multiply(tape_, hidden, std::move(root));
-  Var out = multiply(tape_, tape_.parameter(weight), cast(tape_, hidden, width));
-  hidden.drop();
-  variance.drop();
-  return out;
+  return rms_norm_written_out(tape_, std::move(hidden), rows, weight);
 }
 
 // Gemma's: four bytes to the end.

@@ -1,4 +1,4 @@
-// PyTorch's reductions of a whole tensor (functions.h).
+// PyTorch's reductions of a whole tensor, and a norm that is written out (functions.h).
 #include <algorithm>
 #include <utility>
 
@@ -45,6 +45,18 @@ void take_look_back(Tape& tape, std::uint64_t tile_count, std::uint64_t tile_byt
 
 void take_running_sum_scratch(Tape& tape, std::uint64_t count) {
   take_look_back(tape, divided_up(count, 896), 16);
+}
+
+Var rms_norm_written_out(Tape& tape, Var input, std::uint64_t rows, std::size_t weight) {
+  const std::uint64_t width = input.width;
+  input = cast(tape, std::move(input), 4);
+  Var variance = mean_of_rows(tape, power(tape, input), rows);
+  Var root = rsqrt(tape, add_scalar(tape, variance));
+  input = multiply(tape, input, std::move(root));
+  Var out = multiply(tape, tape.parameter(weight), cast(tape, input, width));
+  input.drop();
+  variance.drop();
+  return out;
 }
 
 }  // namespace allocmark

@@ -12,7 +12,6 @@ namespace allocmark {
 namespace {
 
 // On compute capability 9.0.
-constexpr std::uint64_t kCublasWorkspaceBytes = std::uint64_t{32} << 20;
 constexpr std::uint64_t kCublasLtWorkspaceBytes = std::uint64_t{1} << 20;
 
 constexpr std::int32_t parameter_edge(std::size_t index) {
@@ -390,7 +389,7 @@ void Tape::use_cublas(bool with_bias) {
     has_workspace_[index] = true;
     workspaces_.push_back(allocate(size_bytes, TensorKind::Workspace));
   };
-  take(thread, kCublasWorkspaceBytes);
+  take(thread, cublas_workspace_bytes_);
   if (with_bias) take(thread + 1, kCublasLtWorkspaceBytes);
 }
 

@@ -20,6 +20,8 @@
 namespace allocmark {
 
 inline constexpr std::int32_t kNoEdge = -1;
+// What the first product of a thread takes on an H100.
+inline constexpr std::uint64_t kCublasWorkspaceBytes = std::uint64_t{32} << 20;
 
 // A tensor in the forward: storage, shape as far as sizes need it, and the node that made it.
 struct Var {
@@ -232,6 +234,8 @@ class Tape {
   void set_meetings(const ParallelSetup& parallel) { meetings_ = parallel; }
   // The first product of a thread takes cuBLAS's workspace, the first with a bias cuBLASLt's.
   void use_cublas(bool with_bias);
+  // Bytes of cuBLAS's workspace, where it is not an H100's: its first product takes it.
+  void set_cublas_workspace(std::uint64_t size_bytes) { cublas_workspace_bytes_ = size_bytes; }
   // Another tape of the same thread has taken them.
   void share_workspaces() { has_workspace_.fill(true); }
   [[nodiscard]] TensorPool& pool() { return *pool_; }
@@ -270,6 +274,7 @@ class Tape {
   std::vector<Parameter> parameters_;
   std::vector<std::size_t> cast_order_;  // parameters with a narrow copy, oldest first
   std::vector<Tensor> workspaces_;
+  std::uint64_t cublas_workspace_bytes_ = kCublasWorkspaceBytes;
   std::array<bool, 4> has_workspace_{};
   Tensor root_gradient_;
   std::vector<Tensor> kept_until_end_;
