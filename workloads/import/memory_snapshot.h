@@ -68,6 +68,13 @@ struct SnapshotSegment {
   bool is_expandable = false;
 };
 
+// Pinned memory of the host that PyTorch's cache held (2.14, record_pinned_host_memory=True).
+struct SnapshotHost {
+  std::uint64_t segment_count = 0;
+  std::uint64_t size_bytes = 0;
+  std::uint64_t held_bytes = 0;  // of them in blocks that are not free
+};
+
 struct SnapshotFrame {
   std::uint32_t file = 0;  // index into MemorySnapshot::texts
   std::uint32_t name = 0;
@@ -105,6 +112,7 @@ struct MemorySnapshot {
   std::vector<SnapshotBlock> blocks;
   std::vector<SnapshotAnnotation> annotations;
   SnapshotSettings settings;
+  SnapshotHost host;
   std::vector<std::uint64_t> streams = {0};                             // raw, as cudaStream_t
   std::vector<std::pair<std::int64_t, std::int64_t>> pools = {{0, 0}};  // 0 is the common one
   std::vector<std::string> texts;

@@ -19,6 +19,16 @@ bool is_round(std::uint64_t count) {
   return count >= 1000 && (count % 1000 == 0 || std::has_single_bit(count));
 }
 
+void note_host(const SnapshotHost& host, std::vector<std::string>* notes) {
+  if (host.segment_count == 0) return;
+  notes->push_back(
+      fmt::format("the snapshot also has {} segment{} of pinned memory of the host, {}, of which "
+                  "{} are in use; "
+                  "all numbers are of the device",
+                  host.segment_count, host.segment_count == 1 ? "" : "s",
+                  format_bytes(host.size_bytes), format_bytes(host.held_bytes)));
+}
+
 }  // namespace
 
 DeviceHistory::DeviceHistory(const MemorySnapshot& snapshot, std::size_t device)
@@ -229,6 +239,7 @@ std::vector<std::string> DeviceHistory::notes() const {
     note(fmt::format("{} devices have a history; this is device {}, which has the longest",
                      with_history, device_));
   }
+  note_host(snapshot_.host, &notes);
   if (facts_.round_count) {
     note(
         fmt::format("the history has {} entries, a round number: its ring was probably full, and "

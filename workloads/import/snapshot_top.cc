@@ -112,6 +112,24 @@ void SnapshotBuilder::tile(SnapshotSegment& segment) {
   snapshot_.blocks.insert(snapshot_.blocks.end(), tiles.begin(), tiles.end());
 }
 
+// A value of another shape than known says nothing of the host.
+void SnapshotBuilder::set_host(const PickleValue& value) {
+  if (!is_list(value)) return;
+  for (const PickleValue& item : items_[nodes_[value.bits].index]) {
+    if (!item.is(Tag::Segment)) continue;
+    const SnapshotSegment& segment = snapshot_.segments[item.bits];
+    std::uint64_t block_bytes = 0;
+    for (std::uint64_t i = 0; i < segment.block_count; ++i) {
+      const SnapshotBlock& block = snapshot_.blocks[segment.first_block + i];
+      block_bytes += block.size_bytes;
+      if (block.state != SnapshotBlockState::Inactive)
+        snapshot_.host.held_bytes += block.size_bytes;
+    }
+    ++snapshot_.host.segment_count;
+    snapshot_.host.size_bytes += std::max(segment.size_bytes, block_bytes);
+  }
+}
+
 // A history may have been recorded without one of the two entries of a free; the other says all.
 void SnapshotBuilder::normalise_frees() {
   for (const std::vector<SnapshotRange>& trace : snapshot_.traces) {
@@ -146,6 +164,12 @@ MemorySnapshot SnapshotBuilder::finish(const PickleValue& top) {
   }
   const Items items = items_[nodes_[top.bits].index];
   bool has_segments = false;
+  // First, since only the device's segments stay.
+  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+    const bool is_host =
+        items[i].is(Tag::Text) && snapshot_.texts[items[i].bits] == "host_segments";
+    if (is_host) set_host(items[i + 1]);
+  }
   for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
     if (!items[i].is(Tag::Text)) continue;
     const std::string& key = snapshot_.texts[items[i].bits];

@@ -106,6 +106,19 @@ class Releases(unittest.TestCase):
                     else:
                         self.assertTrue(self.rows(path) == wanted)
 
+    def test_the_hosts_part_is_told_apart(self):
+        with gzip.open(GOLDENS / "train_oom.pickle.gz") as file:
+            snapshot = as_release(pickle.load(file), 14)
+        snapshot["host_segments"] = [
+            {"address": 1 << 40, "total_size": 8 << 20, "blocks": [{"address": 1 << 40, "size": 8 << 20, "state": "active_allocated"}]},
+            {"address": 1 << 41, "total_size": 4 << 20, "blocks": [{"address": 1 << 41, "size": 4 << 20, "state": "inactive"}]},
+        ]
+        path = self.folder / "host.pickle"
+        path.write_bytes(pickle.dumps(snapshot))
+        run = subprocess.run([PROGRAM, "why", path], capture_output=True, text=True)
+        said = " ".join((run.stdout + run.stderr).split())
+        self.assertIn("2 segments of pinned memory of the host, 12.0 MiB, of which 8.00 MiB are in use", said)
+
     def test_why_reproduces_the_placements(self):
         def answer(path):
             why = json.loads(self.call("why", path, "--conf", "unset", "--format", "json"))
