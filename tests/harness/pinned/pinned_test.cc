@@ -60,6 +60,8 @@ TEST_CASE("published figures hold within 1 % through workloads that describe the
       {"wtdcode/vllm-backport 67", "offload:kv_cache,buffer_bytes=2.250GiB", 2.25, 4.008, "2.13"},
       {"wtdcode/vllm-backport 67", "offload:kv_cache,buffers=5,buffer_bytes=1.20GiB", 6.0, 10.01,
        "2.13"},
+      {"sglang 39021, its plan on a host of 60 GiB",
+       "offload:kv_cache,buffers=34,buffer_bytes=1.2024GiB", 40.88, 68, "2.11"},
       {"vllm 53042, one of four ranks", "offload:kv_cache,buffers=24,buffer_bytes=2236817408B",
        50.0, 96, "2.11"},
   };
