@@ -11,6 +11,9 @@
 #include "allocators/conf/conf.h"
 #include "allocators/cupy/cupy.h"
 #include "allocators/ggml/ggml.h"
+#include "allocators/pinned/cupy_pinned.h"
+#include "allocators/pinned/host_caching.h"
+#include "allocators/pinned/host_exact.h"
 #include "allocators/planned/planned.h"
 #include "allocators/plugins/pluggable.h"
 #include "allocators/plugins/rmm.h"
@@ -18,6 +21,7 @@
 #include "allocators/rmm/releases.h"
 #include "allocators/simple/async.h"
 #include "allocators/simple/cub.h"
+#include "allocators/simple/host_pool.h"
 #include "allocators/simple/native.h"
 #include "allocators/simple/null.h"
 #include "allocators/simple/thrust_pool.h"
@@ -31,21 +35,25 @@ namespace allocmark {
 std::span<const BackendEntry> backend_registry() {
   // Made at the first call, so that no order of static constructors matters.
   static const std::vector<BackendEntry> entries = {
-      null_entry(),         //
-      native_entry(),       //
-      async_entry(),        //
-      caching_entry(),      //
-      torch_entry(),        //
-      cub_entry(),          //
-      thrust_pool_entry(),  //
-      rmm_entry(),          //
-      vmm_stitch_entry(),   //
-      bfc_tf_entry(),       //
-      bfc_xla_entry(),      //
-      xla_vmm_entry(),      //
-      cupy_entry(),         //
-      ggml_legacy_entry(),  //
-      planned_entry(),      //
+      null_entry(),          //
+      native_entry(),        //
+      async_entry(),         //
+      caching_entry(),       //
+      torch_entry(),         //
+      cub_entry(),           //
+      thrust_pool_entry(),   //
+      rmm_entry(),           //
+      vmm_stitch_entry(),    //
+      bfc_tf_entry(),        //
+      bfc_xla_entry(),       //
+      xla_vmm_entry(),       //
+      cupy_entry(),          //
+      ggml_legacy_entry(),   //
+      planned_entry(),       //
+      host_caching_entry(),  //
+      host_exact_entry(),    //
+      host_pool_entry(),     //
+      cupy_pinned_entry(),   //
       pluggable_entry(),
   };
   return entries;
@@ -56,6 +64,7 @@ std::span<const BackendEntry> release_registry() {
     std::vector<BackendEntry> all = caching_releases();
     for (BackendEntry& entry : torch_releases()) all.push_back(std::move(entry));
     for (BackendEntry& entry : rmm_releases()) all.push_back(std::move(entry));
+    for (BackendEntry& entry : host_caching_releases()) all.push_back(std::move(entry));
     return all;
   }();
   return entries;
@@ -106,6 +115,15 @@ std::string read_conf(const BackendEntry& entry, std::string_view text) {
   if (auto error = entry.check_conf(conf))
     throw UsageError(told_conf_error(std::move(*error), "--conf", text, entry.name));
   return conf;
+}
+
+void check_serves_device(const BackendEntry& entry, std::string_view asker) {
+  if (entry.capabilities.side == MemorySide::Device) return;
+  throw UsageError({.what = std::string(asker) + " is about memory of a device",
+                    .where = "--allocator",
+                    .wanted = "an allocator of a device's memory",
+                    .got = entry.name + ", which pins memory of the host",
+                    .next = "use: allocmark run, or allocmark pinned"});
 }
 
 void check_runs_here(const BackendEntry& entry, std::string_view conf) {

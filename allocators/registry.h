@@ -25,6 +25,9 @@ namespace allocmark {
 // allocator refuses it.
 [[nodiscard]] std::string read_conf(const BackendEntry& entry, std::string_view text);
 
+// Throws UsageError where the allocator hands out memory of the host, which `asker` is not about.
+void check_serves_device(const BackendEntry& entry, std::string_view asker);
+
 // Throws UsageError where the config string is bad, EnvironmentError where the allocator cannot run
 // on this machine.
 void check_runs_here(const BackendEntry& entry, std::string_view conf);

@@ -1,4 +1,4 @@
-// What a process holds of the host's memory, as Linux tells it.
+// What a process holds of the host's memory, and what is left, as Linux tells it.
 #pragma once
 
 #include <sys/types.h>
@@ -14,5 +14,14 @@ struct ProcessMemory {
 
 // All 0 where the system does not say.
 [[nodiscard]] ProcessMemory process_memory(pid_t pid);
+
+// What programs can still take: of the machine, or of the container's limit where that is less. 0
+// where the system does not tell.
+[[nodiscard]] std::uint64_t available_memory_bytes();
+
+// Of that, what a program may pin without ending the machine: pinned memory is never paged out.
+[[nodiscard]] inline std::uint64_t pinnable_memory_bytes() {
+  return available_memory_bytes() / 8 * 7;
+}
 
 }  // namespace allocmark

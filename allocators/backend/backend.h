@@ -35,7 +35,8 @@ enum class AllocateStatus : std::uint8_t {
 
 /// What Backend::allocate() gives.
 struct AllocateResult {
-  /// Device memory, aligned to BackendCapabilities::alignment_bytes; null unless Ok.
+  /// Memory of BackendCapabilities::side, aligned to BackendCapabilities::alignment_bytes; null
+  /// unless Ok.
   void* pointer = nullptr;
   /// Whether there was memory.
   AllocateStatus status = AllocateStatus::Ok;
@@ -211,8 +212,18 @@ class Backend {
 struct BackendOptions {
   /// Config string in the backend's own keys; empty: defaults.
   std::string conf;
-  /// Cap that the allocator itself enforces (PyTorch's memory fraction); 0: none.
+  /// Cap that the allocator itself enforces (PyTorch's memory fraction); 0: none, and for pinned
+  /// memory of the host what this machine has available.
   std::uint64_t memory_limit_bytes = 0;
+};
+
+/// Whose memory a backend hands out.
+enum class MemorySide : std::uint8_t {
+  /// The device's.
+  Device,
+  /// The host's, pinned, so that the device can copy from and to it. Counters about the device are
+  /// about this memory then, and BackendOptions::memory_limit_bytes bounds what is pinned.
+  Host
 };
 
 /// What a backend claims; the conformance suite tests claims, and skips what is not claimed with
@@ -222,8 +233,10 @@ struct BackendCapabilities {
   bool any_thread = false;
   /// record_stream() and reuse honour stream order.
   bool stream_ordered = false;
-  /// Pointers are device memory (false: null backend).
+  /// Pointers are memory (false: null backend).
   bool real_memory = true;
+  /// Whose memory it is.
+  MemorySide side = MemorySide::Device;
   /// BackendOptions::memory_limit_bytes is enforced.
   bool honours_memory_limit = false;
   /// call_pool() works. A trace with private pools is skipped where it does not.

@@ -25,24 +25,11 @@ const std::vector<std::string>& conf_keys() {
   return keys;
 }
 
-std::uint64_t read_threshold(ConfReader& reader, const ConfPair& pair) {
-  if (pair.value == "max") {
-    return UINT64_MAX;
-  }
-  std::optional<ErrorText> error;
-  const std::uint64_t megabytes =
-      ConfReader(error).number(pair, {.lowest = 0, .highest = kMegabytesMax});
-  if (error) {
-    reader.fail(pair, "a whole number of MiB, or max (never give memory back)");
-  }
-  return megabytes * kMiB;
-}
-
 void read_pair(ConfReader& reader, const ConfPair& pair, AsyncConf& conf) {
   if (pair.key == "pool") {
     conf.own_pool = reader.word(pair, {"default", "own"}) == 1;
   } else if (pair.key == "release_threshold_mb") {
-    conf.release_threshold_bytes = read_threshold(reader, pair);
+    conf.release_threshold_bytes = read_release_threshold(reader, pair);
   } else if (pair.key == "reuse_follow_event_dependencies") {
     conf.reuse_follow_event_dependencies = reader.boolean(pair);
   } else if (pair.key == "reuse_allow_opportunistic") {
@@ -96,6 +83,19 @@ AsyncConfResult read_async_conf(std::string_view text) {
   return result;
 }
 
+std::uint64_t read_release_threshold(ConfReader& reader, const ConfPair& pair) {
+  if (pair.value == "max") {
+    return UINT64_MAX;
+  }
+  std::optional<ErrorText> error;
+  const std::uint64_t megabytes =
+      ConfReader(error).number(pair, {.lowest = 0, .highest = kMegabytesMax});
+  if (error) {
+    reader.fail(pair, "a whole number of MiB, or max (never give memory back)");
+  }
+  return megabytes * kMiB;
+}
+
 AsyncBackend::AsyncBackend(const AsyncConf& conf, std::uint64_t memory_limit_bytes)
     : memory_limit_bytes_(memory_limit_bytes) {
   int device = 0;
@@ -126,13 +126,27 @@ void AsyncBackend::open_pool(const AsyncConf& conf, int device) {
     ALLOCMARK_CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool_, device));
     return;
   }
+  make_pool(conf, device);
+}
+
+void AsyncBackend::make_pool(const AsyncConf& conf, int device) {
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
   properties.location.type = cudaMemLocationTypeDevice;
   properties.location.id = device;
+#if CUDART_VERSION >= 13000
+  if (conf.on_host) properties.location = {.type = cudaMemLocationTypeHost, .id = 0};
+#endif
   set_max_size(properties, conf.max_size_bytes);
   ALLOCMARK_CUDA_CHECK(cudaMemPoolCreate(&pool_, &properties));
   own_pool_ = true;
+  if (!conf.on_host) return;
+  // At first only the host may use the memory.
+  cudaMemAccessDesc access{};
+  access.location.type = cudaMemLocationTypeDevice;
+  access.location.id = device;
+  access.flags = cudaMemAccessFlagsProtReadWrite;
+  ALLOCMARK_CUDA_CHECK(cudaMemPoolSetAccess(pool_, &access, 1));
 }
 
 void AsyncBackend::set_attributes(const AsyncConf& conf) {

@@ -12,6 +12,8 @@
 #include "allocators/backend/backend.h"
 #include "allocators/backend/live_set.h"
 #include "allocators/backend/stream_uses.h"
+#include "allocators/conf/conf.h"
+#include "allocators/conf/conf_value.h"
 
 namespace allocmark {
 
@@ -20,6 +22,7 @@ namespace allocmark {
 // ways of reuse on.
 struct AsyncConf {
   bool own_pool = false;  // pool:own
+  bool on_host = false;   // an own pool of pinned host memory: the backend host_pool
   std::optional<std::uint64_t>
       release_threshold_bytes;  // release_threshold_mb; UINT64_MAX for "max"
   std::optional<bool> reuse_follow_event_dependencies;
@@ -34,6 +37,9 @@ struct AsyncConfResult {
 };
 
 [[nodiscard]] AsyncConfResult read_async_conf(std::string_view text);
+
+// The key release_threshold_mb, a number of MiB or max.
+[[nodiscard]] std::uint64_t read_release_threshold(ConfReader& reader, const ConfPair& pair);
 
 class AsyncBackend final : public Backend {
  public:
@@ -75,6 +81,7 @@ class AsyncBackend final : public Backend {
   };
 
   void open_pool(const AsyncConf& conf, int device);
+  void make_pool(const AsyncConf& conf, int device);
   void set_attributes(const AsyncConf& conf);
   void set_threshold(std::uint64_t threshold_bytes);
   void set_reuse(cudaMemPoolAttr attribute, std::optional<bool> allowed);

@@ -240,6 +240,12 @@ SIMCU_API void simcu_order_give_back(const SimcuBlock* block, void* const* strea
 /// Device memory held by the process now, as cudaMemGetInfo would see it, without the context's
 /// share.
 SIMCU_API uint64_t simcu_used_bytes(void);
+/// Memory of the host that is pinned for the process now: cudaHostAlloc, cudaMallocHost,
+/// cudaHostRegister, and what pools of the host have taken.
+SIMCU_API uint64_t simcu_pinned_bytes(void);
+/// The block of pinned memory of the host that holds an address, as the program asked for it.
+/// Managed memory is none. cudaErrorInvalidValue where there is no such block.
+SIMCU_API int simcu_pinned_range(const void* pointer, uint64_t* base, uint64_t* size_bytes);
 /// Most bytes used on the current device since the last such call, and the least that a refused
 /// request would have brought them to (UINT64_MAX: none was refused). With any memory from the
 /// first on and below the second, everything would have happened the same.

@@ -29,7 +29,7 @@ OPENERS = {
     "harness/simcuda/": "a library of its own, without the rooms",
     "harness/core/run/conditions.cc": "/proc and /sys",
     "harness/core/run/environment.cc": "/proc and /sys",
-    "harness/core/device/host_memory.cc": "/proc and /sys",
+    "base/process_memory.cc": "/proc and /sys",
 }
 
 

@@ -52,6 +52,7 @@ class AsPlugin {
     return {.alignment_bytes = capabilities.alignment_bytes,
             .stream_ordered = capabilities.stream_ordered,
             .real_memory = capabilities.real_memory,
+            .side = capabilities.side,
             .size_bits = 21,
             .streams = {streams_[0].get(), streams_[1].get(), streams_[2].get()}};
   }
@@ -173,6 +174,8 @@ std::string missing_claim(Needs needs, const BackendCapabilities& capabilities) 
       return capabilities.stream_ordered ? "" : "does not order reuse between streams";
     case Needs::ProvenOrder:
       if (!capabilities.stream_ordered) return "does not order reuse between streams";
+      if (capabilities.side == MemorySide::Host)
+        return "hands out memory of the host, whose use by streams simcuda does not follow";
       return lacking("prove an order");
     case Needs::Faults:
       if (!capabilities.real_memory) return "has no memory behind its addresses";

@@ -47,6 +47,11 @@ constexpr Variant kVariants[] = {
     {"ggml_legacy", "flush_on_oom:False"},
     {"xla_vmm", "fraction:0.9", true},
     {"planned", "profile_steps:1,expandable_segments:True", true},
+    {"host_caching", "pinned_max_round_threshold_mb:1"},
+    {"host_caching", "pinned_max_cached_size_mb:4,pinned_use_background_threads:True"},
+    {"host_caching", "pinned_reserve_segment_size_mb:64"},
+    {"host_exact", "way:register"},
+    {"host_pool", "release_threshold_mb:max", true},
     {"vmm_stitch", "chunk_mb:8,mapped_percent_max:100"},
     {"vmm_stitch", "other_streams:first"},
     {"thrust_pool",
@@ -79,6 +84,11 @@ constexpr Deviation kDeviations[] = {
      "*", false, true},
     {"cub", "inner-event-failure",
      "CUB loses the block it has just got from cudaMalloc when it cannot create the block's event"},
+    {"host_caching", "free-order",
+     "what PyTorch's empty_cache takes back of its reserved segment serves nobody again",
+     "pinned_reserve_segment_size_mb:64"},
+    {"host_caching", "trim", "PyTorch never gives its reserved segment back",
+     "pinned_reserve_segment_size_mb:64"},
     {"torch", "inner-event-failure",
      "c10 has already forgotten the block's other streams when recording an event on one fails",
      "*", true},
@@ -96,6 +106,14 @@ Row row_of(const BackendEntry& entry, const Variant& variant) {
                   .capabilities = entry.capabilities,
                   .make_backend = entry.make};
   subject.capabilities.stream_ordered |= variant.stream_ordered;
+  // Else a backend of the host's memory takes no more than the machine has free, which the rules
+  // cannot use up: simcuda bounds what is pinned, and nothing of it is touched.
+  if (entry.capabilities.side == MemorySide::Host && on_simcuda()) {
+    subject.make_backend = [&entry](BackendOptions options) {
+      if (options.memory_limit_bytes == 0) options.memory_limit_bytes = UINT64_MAX;
+      return entry.make(options);
+    };
+  }
   return {.entry = &entry, .subject = subject};
 }
 

@@ -45,7 +45,7 @@ void write_marks(const OwnedBlock& block) {
   const Mark mark = mark_of(block);
   for (const std::uint64_t offset : mark_offsets(block.size_bytes)) {
     ALLOCMARK_CUDA_CHECK(cudaMemcpyAsync(static_cast<char*>(block.pointer) + offset, mark.data(),
-                                         sizeof(Mark), cudaMemcpyHostToDevice, block.stream));
+                                         sizeof(Mark), cudaMemcpyDefault, block.stream));
     // Marks of a small block overlap each other; the last one written stands.
     ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(block.stream));
   }
@@ -63,7 +63,7 @@ void check_marks(const OwnedBlock& block) {
     Mark found{};
     ALLOCMARK_CUDA_CHECK(cudaMemcpyAsync(found.data(),
                                          static_cast<char*>(block.pointer) + offsets[index],
-                                         sizeof(Mark), cudaMemcpyDeviceToHost, block.stream));
+                                         sizeof(Mark), cudaMemcpyDefault, block.stream));
     ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(block.stream));
     expect(found == wanted,
            fmt::format("contents of {} changed at offset {}", shown(block), offsets[index]));

@@ -40,8 +40,8 @@ void expect_refused(Backend& backend, std::uint64_t size_bytes, cudaStream_t str
 // called, and skipped.
 constexpr std::array kMemoryCalls = {
     "cudaMalloc",    "cudaMallocAsync", "cudaMallocFromPoolAsync", "cudaMemPoolCreate",
-    "cudaHostAlloc", "cudaMallocHost",  "cuMemAddressReserve",     "cuMemCreate",
-    "cuMemMap",      "cuMemSetAccess"};
+    "cudaHostAlloc", "cudaMallocHost",  "cudaHostRegister",        "cuMemAddressReserve",
+    "cuMemCreate",   "cuMemMap",        "cuMemSetAccess"};
 constexpr std::array kEventCalls = {"cudaEventCreateWithFlags", "cudaEventCreate",
                                     "cudaEventRecord", "cudaStreamWaitEvent",
                                     "cudaStreamCreateWithFlags"};

@@ -2,6 +2,7 @@
 #include "tests/support/device_probe.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
@@ -38,10 +39,12 @@ std::uint64_t call_count(const char* api) {
   return find<decltype(simcu_call_count)>("simcu_call_count")(api);
 }
 
+std::uint64_t pinned_bytes() { return find<decltype(simcu_pinned_bytes)>("simcu_pinned_bytes")(); }
+
 std::uint64_t used_bytes() {
   ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
   if (on_simcuda()) {
-    return find<decltype(simcu_used_bytes)>("simcu_used_bytes")();
+    return find<decltype(simcu_used_bytes)>("simcu_used_bytes")() + pinned_bytes();
   }
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
@@ -67,12 +70,23 @@ TakenMemory::TakenMemory(std::uint64_t left_bytes) {
     blocks_.push_back(block);
     ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
   }
+  if (on_simcuda()) take_pinned(left_bytes);
+}
+
+// The host has no such call as cudaMemGetInfo; simcuda pins as much as it has memory.
+void TakenMemory::take_pinned(std::uint64_t left_bytes) {
+  const auto page_count = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES));
+  const std::uint64_t total_bytes = page_count * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const std::uint64_t kept_bytes = pinned_bytes() + left_bytes;
+  if (total_bytes <= kept_bytes) return;
+  ALLOCMARK_CUDA_CHECK(cudaMallocHost(&pinned_, total_bytes - kept_bytes));
 }
 
 TakenMemory::~TakenMemory() {
   for (void* block : blocks_) {
     (void)cudaFree(block);
   }
+  (void)cudaFreeHost(pinned_);
 }
 
 Stream::Stream() {

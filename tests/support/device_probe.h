@@ -27,12 +27,16 @@ void plan_fault(const FaultPlan& plan);
 void clear_faults();
 [[nodiscard]] std::uint64_t call_count(const char* api);
 
-// Device memory in use. On a GPU other things than allocators take some (event pools), hence the
-// tolerance.
+// Memory of the host that is pinned. Simcuda only.
+[[nodiscard]] std::uint64_t pinned_bytes();
+
+// Device memory in use, and on simcuda what is pinned of the host. On a GPU other things than
+// allocators take some (event pools), hence the tolerance.
 [[nodiscard]] std::uint64_t used_bytes();
 [[nodiscard]] std::uint64_t used_bytes_tolerance();
 
-// Holds device memory so that about `left_bytes` of it are free.
+// Holds device memory so that about `left_bytes` of it are free; on simcuda pinned memory of the
+// host likewise.
 class TakenMemory {
  public:
   explicit TakenMemory(std::uint64_t left_bytes);
@@ -41,7 +45,9 @@ class TakenMemory {
   TakenMemory& operator=(const TakenMemory&) = delete;
 
  private:
+  void take_pinned(std::uint64_t left_bytes);
   std::vector<void*> blocks_;
+  void* pinned_ = nullptr;
 };
 
 class Stream {

@@ -19,6 +19,7 @@
 #include "allocators/cuda/cuda_check.h"
 #include "allocators/packing/packing.h"
 #include "allocators/registry.h"
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/process_memory.h"
 #include "harness/core/cell/cell_result.h"
@@ -28,6 +29,7 @@
 #include "harness/core/replay/trace_blocks.h"
 #include "results/record_uncalled.h"
 #include "results/recorded_oom.h"
+#include "workloads/trace/host_requests.h"
 #include "workloads/trace/source.h"
 
 namespace allocmark {
@@ -81,6 +83,7 @@ void CellRun::check_key() {
 
 void CellRun::prepare_trace() {
   RecordedJob job = open_recorded_job(spec_.key.workload_text(), spec_.key.seed);
+  if (is_on_host()) take_host_requests(job.events);
   trace_.emplace(std::move(job.events));
   const TraceFacts& facts = trace_->facts();
   result_.trace_name = trace_->name();
@@ -120,10 +123,24 @@ void CellRun::prepare_trace() {
     return;
   }
   if (trace_->jobs().empty() || !has_device_) return;
-  result_.reason = processes_refusal(spec_.key.allocator, spec_.key.conf_text());
+  result_.reason = is_on_host() ? "the processes of this workload share one host, and " +
+                                      spec_.key.allocator + " is bounded in one process"
+                                : processes_refusal(spec_.key.allocator, spec_.key.conf_text());
   if (result_.reason.empty()) return;
   result_.status = CellStatus::Skipped;
   over_ = true;
+}
+
+void CellRun::take_host_requests(std::unique_ptr<EventSource>& events) {
+  if (!has_host_requests(*events)) {
+    return warn_once(
+        "the workload asks for no pinned memory of the host: what it asks of the device is asked "
+        "of the host here");
+  }
+  events = host_requests_of(std::move(events));
+  warn_once(
+      "all numbers are of pinned memory of the host; what the workload asks of the device is "
+      "left out");
 }
 
 void CellRun::pack_trace() {
@@ -173,6 +190,7 @@ void CellRun::enforce_capacity() {
     }
     return;
   }
+  if (is_on_host()) return bound_pinned();
   available_bytes_ = usable_device_bytes(simcu_.present);
   if (capacity_.unlimited()) {
     result_.capacity_bytes = available_bytes_;
@@ -194,6 +212,31 @@ void CellRun::enforce_capacity() {
     return;
   }
   memory_limit_bytes_ = capacity_bytes;
+}
+
+// Whole GiB where no capacity is given, so that a little more or less free memory changes nothing.
+void CellRun::bound_pinned() {
+  const std::uint64_t pinnable_bytes = pinnable_memory_bytes();
+  const std::uint64_t asked_bytes = trace_->facts().requested_bytes_peak;
+  std::uint64_t bound_bytes =
+      pinnable_bytes >= kGiB ? pinnable_bytes / kGiB * kGiB : pinnable_bytes;
+  if (!capacity_.unlimited()) {
+    bound_bytes = capacity_.resolve_bytes(asked_bytes);
+    if (bound_bytes > pinnable_bytes) {
+      throw UsageError(ErrorText{.what = "the capacity is larger than what this machine can pin",
+                                 .where = "--capacity",
+                                 .wanted = "at most " + format_bytes(pinnable_bytes),
+                                 .got = format_bytes(bound_bytes),
+                                 .next = "choose a smaller capacity, or unlimited"});
+    }
+  } else if (asked_bytes > bound_bytes) {
+    warn_once(fmt::format(
+        "the workload asks for {} of pinned memory at once, and this machine may pin {}: the rest "
+        "fails; 'allocmark pinned --workload' pins nothing",
+        format_bytes(asked_bytes), format_bytes(bound_bytes)));
+  }
+  available_bytes_ = memory_limit_bytes_ = bound_bytes;
+  result_.capacity_bytes = bound_bytes;
 }
 
 std::unique_ptr<Backend> CellRun::make_backend() const {

@@ -37,13 +37,15 @@ void CellRun::write_timeline(const Timeline& timeline) {
 }
 
 VerifySetup CellRun::verify_setup(Backend& backend, VerifyPart part) {
+  // What bounds pinned memory stands for the machine's own.
   const std::optional<std::uint64_t> limit_bytes =
-      memory_limit_bytes_ == 0 ? std::nullopt : std::optional(memory_limit_bytes_);
+      memory_limit_bytes_ == 0 || is_on_host() ? std::nullopt : std::optional(memory_limit_bytes_);
   return VerifySetup{.replay = {.backend = &backend,
                                 .processes = processes_of(&backend),
                                 .work = work_.get(),
                                 .streams = streams_->all(),
                                 .on_oom = on_oom_,
+                                .side = entry_->capabilities.side,
                                 .assumed_kernel_ns = assumed_kernel_ns_},
                      .capabilities = entry_->capabilities_for(spec_.key.conf_text()),
                      .simcu = simcu_,
@@ -102,7 +104,7 @@ void CellRun::checked_pass() {
   cold_ticks_ = report.cold_ticks;
   fill_from(result_, report);
   tell_host_memory(report.host_bytes_peak);
-  if (spec_.shares_device) result_.device_bytes_peak.reset();
+  if (!tells_used_bytes()) result_.device_bytes_peak.reset();
   fill_stats(result_, *backend);
   if (const ProcessBackends* processes = processes_of(backend.get())) {
     const std::string failures = processes->failures();
@@ -125,7 +127,8 @@ void CellRun::idle_pass() {
   Replayer replayer({.backend = backend.get(),
                      .work = work_.get(),
                      .streams = streams_->all(),
-                     .on_oom = on_oom_});
+                     .on_oom = on_oom_,
+                     .side = entry_->capabilities.side});
   trace_->for_each_step_batch([&](const TraceBatch& batch) {
     replayer.reserve_slots(batch.slot_count);
     replayer.run(batch.steps);

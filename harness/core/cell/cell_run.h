@@ -59,6 +59,11 @@ class CellRun {
   // Of the device, where the recording tells nothing of it.
   void assume_work();
   void enforce_capacity();
+  // The same of a backend of the host's memory: what this machine may pin bounds it.
+  void bound_pinned();
+  [[nodiscard]] bool is_on_host() const { return entry_->capabilities.side == MemorySide::Host; }
+  // What a backend of the host's memory is asked for.
+  void take_host_requests(std::unique_ptr<EventSource>& events);
   // The trace under the oracle with nothing else in the streams: figures, rules of addresses.
   void checked_pass();
   // Warns where the workload asked for so many bytes of the host.
@@ -98,6 +103,9 @@ class CellRun {
   [[nodiscard]] std::vector<void*>* fresh_places();
   // The rule that the pass broke, if any; nothing where places were not kept.
   [[nodiscard]] std::optional<std::string> broken_place();
+  // Likewise of a pass that placed otherwise than the checked one, of which it warns.
+  [[nodiscard]] std::optional<std::string> broken_since_check(const Replayer& replayer,
+                                                              std::uint32_t pass_index);
   void timed_pass(std::uint32_t pass_index);
   double measure_reference();
   [[nodiscard]] HostScale least_disturbed_scale() const;
@@ -120,7 +128,11 @@ class CellRun {
     return dynamic_cast<ProcessBackends*>(backend);
   }
   [[nodiscard]] std::uint64_t used_bytes() const {
-    return has_device_ ? device_used_bytes(simcu_) : 0;
+    return has_device_ ? used_bytes_of(entry_->capabilities.side, simcu_) : 0;
+  }
+  // Not where others use the device; of pinned memory simcuda alone tells.
+  [[nodiscard]] bool tells_used_bytes() const {
+    return !spec_.shares_device && (!is_on_host() || simcu_.present);
   }
   void warn_once(const std::string& text) { allocmark::warn_once(result_, text); }
 
@@ -162,11 +174,14 @@ std::optional<std::uint64_t> CellRun::end_pass(Player& player, std::unique_ptr<B
   work_->synchronize();
   player.release_live();
   backend.reset();
-  if (spec_.shares_device) return std::nullopt;
+  if (!tells_used_bytes()) return std::nullopt;
   const std::uint64_t bytes_after = used_bytes();
   if (bytes_after <= bytes_before) return 0;
   result_.residue_bytes = std::max(result_.residue_bytes.value_or(0), bytes_after - bytes_before);
-  std::string text = "the backend was destroyed and the device did not get all of its memory back";
+  std::string text = is_on_host()
+                         ? "the backend was destroyed and some of its memory is still pinned"
+                         : "the backend was destroyed and the device did not get all of its "
+                           "memory back";
   if (entry_->residue_hint != nullptr) text += entry_->residue_hint(spec_.key.conf_text());
   warn_once(text);
   return bytes_after - bytes_before;

@@ -105,6 +105,7 @@ void CellRun::soak_pass(Backend& backend, Recorder& recorder, SoakWindow& window
                                 .work = work_.get(),
                                 .streams = streams_->all(),
                                 .on_oom = on_oom_,
+                                .side = entry_->capabilities.side,
                                 .recorder = &recorder,
                                 .clock = &clock_,
                                 .simcu_clock = simcu_clock(),

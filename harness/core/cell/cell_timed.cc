@@ -160,6 +160,7 @@ void CellRun::timed_pass(std::uint32_t pass_index) {
                                 .work = work_.get(),
                                 .streams = streams_->all(),
                                 .on_oom = on_oom_,
+                                .side = entry_->capabilities.side,
                                 .recorder = spec_.record ? &recorder : nullptr,
                                 .steps = &steps,
                                 .requests = requests,
@@ -187,21 +188,29 @@ void CellRun::timed_pass(std::uint32_t pass_index) {
 
   ++result_.trial_count;
   if (replayer.counts().oom_count > 0) ++result_.trial_oom_count;
-  if (replayer.counts().oom_count != result_.idle_oom_count.value_or(result_.oom_count) ||
-      replayer.placement_hash() != timed_placement_hash_) {
-    warn_once("not deterministic: timed pass " + std::to_string(pass_index + 1) +
-              " had other placements or failures than the checked pass");
-    // Where they are those of the checked pass, they have been looked at.
-    if (const auto broken = broken_place()) {
-      return end_broken(*broken + ", in timed pass " + std::to_string(pass_index + 1),
-                        std::move(backend));
-    }
-  }
+  if (const auto broken = broken_since_check(replayer, pass_index))
+    return end_broken(*broken, std::move(backend));
   summary.oom_count = replayer.counts().oom_count;
   summary.residue_bytes = end_pass(replayer, backend, bytes_before);
   summary.step_ns_mean = static_cast<double>(steps.pass_step_ns_mean());
   summary.wall_ns = static_cast<double>(wall_ticks) * clock_.scale().ns_per_tick();
   keep_pass(std::move(summary));
+}
+
+std::optional<std::string> CellRun::broken_since_check(const Replayer& replayer,
+                                                       std::uint32_t pass_index) {
+  const bool differs =
+      replayer.counts().oom_count != result_.idle_oom_count.value_or(result_.oom_count) ||
+      replayer.placement_hash() != timed_placement_hash_;
+  if (differs) {
+    warn_once("not deterministic: timed pass " + std::to_string(pass_index + 1) +
+              " had other placements or failures than the checked pass");
+  }
+  // Where places are those of the checked pass, they have been looked at; on the host they differ.
+  if (!differs && !is_on_host()) return std::nullopt;
+  std::optional<std::string> broken = broken_place();
+  if (broken) *broken += ", in timed pass " + std::to_string(pass_index + 1);
+  return broken;
 }
 
 std::vector<void*>* CellRun::fresh_places() {

@@ -54,9 +54,9 @@ void BlockContents::FreeHost::operator()(PatternFault* pointer) const {
   (void)cudaFreeHost(pointer);
 }
 
-BlockContents::BlockContents(const SimcuApi& simcu, VerifyLevel level)
-    : simcu_(simcu), level_(level) {
-  if (level_ != VerifyLevel::Whole) return;
+BlockContents::BlockContents(const SimcuApi& simcu, VerifyLevel level, MemorySide side)
+    : simcu_(simcu), level_(level), side_(side) {
+  if (level_ != VerifyLevel::Whole || side_ == MemorySide::Host) return;
   if (simcu_.present) {
     lazy_ = std::make_unique<LazyPattern>(simcu_);
     return;
@@ -119,6 +119,15 @@ bool BlockContents::may_queue(const Block& block) {
   return true;
 }
 
+char* BlockContents::view_of(const Block& block) const {
+  const std::uint64_t size_bytes = block.shadow.size_bytes;
+  if (side_ == MemorySide::Host) {
+    const bool is_there = !simcu_.present || simcu_.pins(block.pointer, size_bytes);
+    return is_there ? static_cast<char*>(block.pointer) : nullptr;
+  }
+  return simcu_.present ? static_cast<char*>(simcu_.view(block.pointer, size_bytes)) : nullptr;
+}
+
 std::uint64_t BlockContents::write(const Block& block, std::uint64_t allocate_count) {
   const std::uint64_t marked_bytes = wanted_bytes(block, allocate_count);
   if (marked_bytes == 0) return 0;
@@ -138,9 +147,7 @@ std::uint64_t BlockContents::write(const Block& block, std::uint64_t allocate_co
   if (lazy_ != nullptr && marked_bytes == block.shadow.size_bytes) {
     return lazy_->write(lazy_block(block.shadow)) ? marked_bytes : 0;
   }
-  char* const view = simcu_.present
-                         ? static_cast<char*>(simcu_.view(block.pointer, block.shadow.size_bytes))
-                         : nullptr;
+  char* const view = view_of(block);
   for (const PatternPart& part : parts_of(block.shadow.size_bytes, marked_bytes)) {
     if (part.begin == part.end) continue;
     if (view != nullptr) {
@@ -204,11 +211,8 @@ BlockContents::Answer BlockContents::check(const Block& block) {
     return Answer::Later;
   }
   if (is_lazy(block)) return check_lazily(block);
-  const char* view = nullptr;
-  if (simcu_.present) {
-    view = static_cast<const char*>(simcu_.view(block.pointer, block.shadow.size_bytes));
-    if (view == nullptr) return Answer::Unmapped;
-  }
+  const char* const view = view_of(block);
+  if (simcu_.present && view == nullptr) return Answer::Unmapped;
   for (const PatternPart& part : parts_of(block.shadow.size_bytes, block.marked_bytes)) {
     if (part.begin == part.end) continue;
     std::vector<char> bytes;

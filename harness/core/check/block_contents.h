@@ -13,6 +13,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "allocators/backend/backend.h"
 #include "harness/core/check/lazy_pattern.h"
 #include "harness/core/check/pattern_bytes.h"
 #include "harness/core/check/shadow_heap.h"
@@ -43,7 +44,7 @@ class BlockContents {
   };
   enum class Answer : std::uint8_t { Unchanged, Changed, Unmapped, Later, NotLooked };
 
-  BlockContents(const SimcuApi& simcu, VerifyLevel level);
+  BlockContents(const SimcuApi& simcu, VerifyLevel level, MemorySide side);
   ~BlockContents();
 
   // Writes the pattern; gives the marked_bytes. `allocate_count` says which block it is.
@@ -88,8 +89,12 @@ class BlockContents {
   }
   [[nodiscard]] Answer check_lazily(const Block& block);
 
+  // Where the host itself can read and write the block; null: by copies, or not mapped any more.
+  [[nodiscard]] char* view_of(const Block& block) const;
+
   SimcuApi simcu_;
   VerifyLevel level_;
+  MemorySide side_;
   ChangedWord changed_;
   std::unique_ptr<LazyPattern> lazy_;  // simcuda, level whole
   std::unordered_set<std::uint64_t> touched_pages_;

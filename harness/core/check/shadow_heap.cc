@@ -30,6 +30,8 @@ const char* to_string(HeapRule rule) {
       return "addresses are aligned as the backend promises";
     case HeapRule::InRange:
       return "a block lies inside device memory";
+    case HeapRule::InPinnedRange:
+      return "a block lies inside pinned memory of the host";
     case HeapRule::NoOverlap:
       return "live blocks never overlap";
     case HeapRule::NoEarlyReuse:

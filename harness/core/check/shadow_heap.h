@@ -20,11 +20,12 @@ struct ShadowBlock {
 };
 
 enum class HeapRule : std::uint8_t {
-  NotNull,       // a request of more than 0 bytes that succeeds has an address
-  Aligned,       // the address is a multiple of what the backend promises
-  InRange,       // the block does not run past the end of the address space
-  NoOverlap,     // live blocks never overlap; handing one address out twice breaks it too
-  NoEarlyReuse,  // memory that a stream still uses is not handed to another stream
+  NotNull,        // a request of more than 0 bytes that succeeds has an address
+  Aligned,        // the address is a multiple of what the backend promises
+  InRange,        // the block does not run past the end of the address space
+  InPinnedRange,  // the same of a backend of the host's memory
+  NoOverlap,      // live blocks never overlap; handing one address out twice breaks it too
+  NoEarlyReuse,   // memory that a stream still uses is not handed to another stream
 };
 [[nodiscard]] const char* to_string(HeapRule rule);
 

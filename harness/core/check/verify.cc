@@ -29,10 +29,16 @@ std::uint64_t device_used_bytes(const SimcuApi& simcu) {
   return total_bytes - free_bytes;
 }
 
+std::uint64_t used_bytes_of(MemorySide side, const SimcuApi& simcu) {
+  if (side == MemorySide::Device) return device_used_bytes(simcu);
+  return simcu.present ? simcu.pinned_bytes() : 0;
+}
+
 Verifier::Verifier(const VerifySetup& setup)
     : setup_(setup),
       heap_(setup.capabilities.alignment_bytes),
-      contents_(setup.simcu, looks_inside() ? setup.level : VerifyLevel::Off),
+      contents_(setup.simcu, looks_inside() ? setup.level : VerifyLevel::Off,
+                setup.capabilities.side),
       calls_(collects() ? setup.simcu : SimcuApi{}, setup.clock, setup.usual),
       overhead_(setup.simcu),
       points_(setup.replay.streams),
@@ -47,6 +53,8 @@ Verifier::Verifier(const VerifySetup& setup)
     pools_.emplace(*setup_.replay.backend, setup_.timeline);
   if (looks_inside() && has_gpu()) report_.unordered_reuse_count = 0;
   if (!checks_rules() || !setup_.capabilities.real_memory || !setup_.simcu.present) return;
+  // simcuda follows the use of device memory alone.
+  if (setup_.capabilities.side == MemorySide::Host) return;
   report_.unordered_reuse_count = 0;
   order_.emplace(setup_.simcu, setup_.replay.streams);
 }
@@ -134,8 +142,8 @@ std::uint64_t Verifier::device_extra_bytes(const MemoryStats& stats) const {
   // Who does not say what it reserves does not say how it rounds either.
   if (!stats.reserved_bytes) return overhead_.bytes();
   const std::uint64_t held_bytes = setup_.device_bytes_before + *stats.reserved_bytes;
-  const std::uint64_t used_bytes = device_used_bytes(setup_.simcu);
-  return used_bytes > held_bytes ? used_bytes - held_bytes : 0;
+  const std::uint64_t now_bytes = used_bytes();
+  return now_bytes > held_bytes ? now_bytes - held_bytes : 0;
 }
 
 void Verifier::check_place(const Block& block) {
@@ -145,13 +153,13 @@ void Verifier::check_place(const Block& block) {
   }
   if (!setup_.capabilities.real_memory || block.shadow.size_bytes == 0) return;
   if (order_) check_order(block);
-  if (setup_.simcu.present) check_device_range(block);
+  if (setup_.simcu.present) check_range(block);
 }
 
 void Verifier::look_into_new(Block& block) {
   if (report_.broken_rule || block.shadow.size_bytes == 0) return;
   const bool in_use = has_gpu() && check_early_reuse(block);
-  if (has_gpu()) check_device_range(block);
+  if (has_gpu()) check_range(block);
   if (report_.broken_rule) return;
   // Where the backend does not promise stream order, kernels of ours that have yet to look at the
   // old block's contents must find them.
@@ -171,18 +179,26 @@ void Verifier::check_order(const Block& block) {
   if ((*report_.unordered_reuse_count)++ == 0) report_.unordered_reuse = std::move(*unordered);
 }
 
-void Verifier::check_device_range(const Block& block) {
-  bool inside = true;
+bool Verifier::is_on_side(const Block& block) const {
+  const bool on_host = setup_.capabilities.side == MemorySide::Host;
+  const std::uint64_t size_bytes = block.shadow.size_bytes;
   if (setup_.simcu.present) {
-    inside = setup_.simcu.holds(device_, block.pointer, block.shadow.size_bytes);
-  } else if (report_.counts.allocate_count % kRangeCheckPeriodGpu == 1) {
-    cudaPointerAttributes attributes{};
-    inside = cudaPointerGetAttributes(&attributes, block.pointer) == cudaSuccess &&
-             attributes.type == cudaMemoryTypeDevice;
-    (void)cudaGetLastError();
+    return on_host ? setup_.simcu.pins(block.pointer, size_bytes)
+                   : setup_.simcu.holds(device_, block.pointer, size_bytes);
   }
-  if (inside) return;
-  fail(BrokenRule{.rule = HeapRule::InRange, .block = block.shadow}.text());
+  if (report_.counts.allocate_count % kRangeCheckPeriodGpu != 1) return true;
+  cudaPointerAttributes attributes{};
+  const cudaError_t error = cudaPointerGetAttributes(&attributes, block.pointer);
+  (void)cudaGetLastError();
+  return error == cudaSuccess &&
+         attributes.type == (on_host ? cudaMemoryTypeHost : cudaMemoryTypeDevice);
+}
+
+void Verifier::check_range(const Block& block) {
+  if (is_on_side(block)) return;
+  const HeapRule rule =
+      setup_.capabilities.side == MemorySide::Host ? HeapRule::InPinnedRange : HeapRule::InRange;
+  fail(BrokenRule{.rule = rule, .block = block.shadow}.text());
 }
 
 void Verifier::check_footprint(const MemoryStats& stats) {
@@ -198,8 +214,10 @@ void Verifier::check_footprint(const MemoryStats& stats) {
   } else if (stats.reserved_bytes.value_or(requested_bytes_live_) < requested_bytes_live_) {
     too_small("reserved_bytes", *stats.reserved_bytes);
   } else if (setup_.capabilities.real_memory && setup_.simcu.present) {
-    const std::uint64_t used_bytes = device_used_bytes(setup_.simcu) - setup_.device_bytes_before;
-    if (used_bytes < requested_bytes_live_) too_small("the device's memory in use", used_bytes);
+    const std::uint64_t own_bytes = used_bytes() - setup_.device_bytes_before;
+    const bool on_host = setup_.capabilities.side == MemorySide::Host;
+    if (own_bytes < requested_bytes_live_)
+      too_small(on_host ? "the host's pinned memory" : "the device's memory in use", own_bytes);
   }
 }
 

@@ -44,7 +44,7 @@ struct VerifySetup {
   VerifyPart part = VerifyPart::All;
   std::uint64_t capacity_bytes = 0;  // what the device leaves, for OOM causes
   std::optional<std::uint64_t> limit_bytes = std::nullopt;  // of each process, likewise
-  std::uint64_t device_bytes_before = 0;    // device_used_bytes() before the backend was made
+  std::uint64_t device_bytes_before = 0;    // used_bytes_of() its side before the backend was made
   PlacementRecorder* placements = nullptr;  // gets every answer; null = none
   Timeline* timeline = nullptr;             // gets the moments of the pass; null = none
   const TickClock* clock = nullptr;         // for the time of the first calls; null = none
@@ -59,6 +59,9 @@ struct VerifySetup {
 // Bytes of the current device in use: what simcuda says, which does not move its clock, else
 // cudaMemGetInfo.
 [[nodiscard]] std::uint64_t device_used_bytes(const SimcuApi& simcu);
+
+// The same of a side. What is pinned of a host beside a GPU nobody tells: 0.
+[[nodiscard]] std::uint64_t used_bytes_of(MemorySide side, const SimcuApi& simcu);
 
 struct VerifyReport {
   ReplayCounts counts;
@@ -121,7 +124,9 @@ class Verifier {
   // Whether the block's memory may still be in use by work of its former owner.
   bool check_early_reuse(const Block& block);
   void check_order(const Block& block);
-  void check_device_range(const Block& block);
+  void check_range(const Block& block);
+  // Whether the block is memory of the backend's side; on a GPU asked about some blocks.
+  [[nodiscard]] bool is_on_side(const Block& block) const;
   void check_footprint(const MemoryStats& stats);
   void deallocate(const ReplayStep& step);
   void launch(std::uint32_t stream, std::uint64_t duration_ns);
@@ -155,6 +160,9 @@ class Verifier {
   [[nodiscard]] std::uint64_t now_ns() const;
   void note_work(std::uint32_t stream, std::uint64_t duration_ns);
   [[nodiscard]] bool use_is_over(const BrokenRule& use);
+  [[nodiscard]] std::uint64_t used_bytes() const {
+    return used_bytes_of(setup_.capabilities.side, setup_.simcu);
+  }
   [[nodiscard]] bool has_gpu() const {
     return setup_.capabilities.real_memory && !setup_.simcu.present;
   }
@@ -163,7 +171,7 @@ class Verifier {
   VerifySetup setup_;
   VerifyReport report_;
   ShadowHeap heap_;
-  PlacementHash placement_;
+  PlacementHash placement_{setup_.replay.side};
   std::vector<Block> blocks_;  // by slot
   std::uint64_t requested_bytes_live_ = 0;
   std::uint64_t host_bytes_live_ = 0;

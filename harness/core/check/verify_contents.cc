@@ -91,8 +91,9 @@ void Verifier::check_pattern(const Block& block) {
   // A kernel that looks at the block is a use of it like any other.
   if (answer == BlockContents::Answer::Later) note_work(block.shadow.stream, 0);
   if (answer == BlockContents::Answer::Unmapped) {
-    fail("broken rule: live blocks stay mapped: " + block_text(block.shadow) +
-         " is no longer device memory at event " + std::to_string(report_.counts.event_count));
+    fail("broken rule: live blocks stay mapped: " + block_text(block.shadow) + " is no longer " +
+         (setup_.capabilities.side == MemorySide::Host ? "pinned" : "device") +
+         " memory at event " + std::to_string(report_.counts.event_count));
   } else if (answer == BlockContents::Answer::Changed || contents_.found_later()) {
     fail_changed_word();
   }

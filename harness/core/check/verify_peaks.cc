@@ -60,10 +60,10 @@ void Verifier::note_device_peak(const MemoryStats& stats) {
   const bool unchanged = stats.reserved_bytes && stats.reserved_bytes == reserved_bytes_seen_;
   if (unchanged && !setup_.simcu.present) return;
   reserved_bytes_seen_ = stats.reserved_bytes;
-  const std::uint64_t used_bytes = device_used_bytes(setup_.simcu);
-  if (used_bytes < setup_.device_bytes_before) return;
+  const std::uint64_t now_bytes = used_bytes();
+  if (now_bytes < setup_.device_bytes_before) return;
   report_.device_bytes_peak =
-      std::max(report_.device_bytes_peak, used_bytes - setup_.device_bytes_before);
+      std::max(report_.device_bytes_peak, now_bytes - setup_.device_bytes_before);
 }
 
 void Verifier::note_timeline() {

@@ -2,12 +2,13 @@
 #include "harness/core/pinned/host_replay.h"
 
 #include <algorithm>
-#include <deque>
 #include <set>
 #include <unordered_map>
 #include <vector>
 
 #include "allocators/host_caching/host_cache.h"
+#include "allocators/host_caching/host_driver.h"
+#include "allocators/pinned/cupy_blocks.h"
 #include "base/bytes.h"
 #include "base/divided_up.h"
 #include "harness/core/pinned/driver_blocks.h"
@@ -21,7 +22,6 @@ using host_caching::HostCache;
 using host_caching::PinKind;
 
 constexpr std::uint64_t kPinnedPageBytes = 4 * kKiB;
-constexpr std::uint64_t kCupyStepBytes = 512;
 constexpr std::uint64_t kBackgroundStepNs = 100'000;  // between two looks of PyTorch's thread
 
 class CachedPinning {
@@ -74,61 +74,42 @@ class ExactPinning {
   std::unordered_map<Address, std::set<std::uint32_t>> streams_{};  // that use a block
 };
 
-class CupyPinning {
+// The driver under CuPy's pool: blocks of cudaHostAlloc.
+class DriverBlocksHost final : public host_caching::HostDriver {
  public:
-  explicit CupyPinning(TimedHost& host) : host_(host), blocks_(host) {}
+  explicit DriverBlocksHost(TimedHost& host) : host_(host), blocks_(host) {}
 
-  Address allocate(std::uint64_t size_bytes) {
-    while (!watched_.empty() && host_.event_done(watched_.front().event)) {
-      const Watched done = watched_.front();
-      watched_.pop_front();
-      host_.destroy_event(done.event);
-      let_go(done.address);
-    }
-    if (size_bytes == 0) return 0;
-    const std::uint64_t taken_bytes = rounded_up(size_bytes, kCupyStepBytes);
-    std::vector<Address>& free = free_[taken_bytes];
-    if (free.empty()) {
-      const Address address = blocks_.allocate(taken_bytes);
-      ++pin_count_;
-      blocks_known_[address] = {.size_bytes = taken_bytes, .holders = 1};
-      return address;
-    }
-    const Address address = free.back();
-    free.pop_back();
-    blocks_known_[address].holders = 1;
-    return address;
+  [[nodiscard]] Address pin(std::uint64_t size_bytes, PinKind /*kind*/,
+                            std::uint64_t /*thread_count*/) override {
+    return blocks_.allocate(size_bytes);
   }
-  void use(Address address, std::uint32_t stream) {
-    ++blocks_known_[address].holders;
-    watched_.push_back({host_.record_event(stream), address});
+  void unpin(Address address, PinKind /*kind*/) override { blocks_.free(address); }
+  [[nodiscard]] host_caching::Event record_event(host_caching::Stream stream) override {
+    return host_.record_event(stream);
   }
-  void free(Address address) {
-    if (address != 0) let_go(address);
+  [[nodiscard]] bool event_done(host_caching::Event event) override {
+    return host_.event_done(event);
   }
-  void pass() {}
-  [[nodiscard]] std::uint64_t pin_count() const { return pin_count_; }
+  void destroy_event(host_caching::Event event) override { host_.destroy_event(event); }
 
  private:
-  struct Watched {
-    host_caching::Event event = 0;
-    Address address = 0;
-  };
-  struct Block {
-    std::uint64_t size_bytes = 0;
-    std::uint64_t holders = 0;  // the program, and events of copies
-  };
-  void let_go(Address address) {
-    Block& block = blocks_known_[address];
-    if (--block.holders == 0) free_[block.size_bytes].push_back(address);
-  }
-
   TimedHost& host_;
   DriverBlocks blocks_;
-  std::uint64_t pin_count_ = 0;
-  std::unordered_map<Address, Block> blocks_known_{};
-  std::unordered_map<std::uint64_t, std::vector<Address>> free_{};  // by size
-  std::deque<Watched> watched_{};                                   // as they were noted
+};
+
+class CupyPinning {
+ public:
+  explicit CupyPinning(TimedHost& host) : driver_(host), blocks_(driver_) {}
+
+  Address allocate(std::uint64_t size_bytes) { return blocks_.allocate(size_bytes); }
+  void use(Address address, std::uint32_t stream) { blocks_.use(address, stream); }
+  void free(Address address) { blocks_.free(address); }
+  void pass() {}
+  [[nodiscard]] std::uint64_t pin_count() const { return blocks_.pin_count(); }
+
+ private:
+  DriverBlocksHost driver_;
+  CupyBlocks blocks_;
 };
 
 template <typename Pinning>

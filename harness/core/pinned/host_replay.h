@@ -28,10 +28,7 @@ struct PinnedUse {
 // whole pages by mmap and cudaHostRegister; a free waits for the copies of its block, and unpins.
 [[nodiscard]] PinnedUse replay_exact(const PinnedProgram& program, host_caching::PinKind kind);
 
-// CuPy's PinnedMemoryPool, as cupy/cuda/pinned_memory.pyx has it: requests in steps of 512 bytes,
-// each from a free block of just that size, else by cudaHostAlloc; nothing goes back. A free block
-// of a copy is used again where an event says that the copy and all noted before it are done, which
-// the next request looks at.
+// CuPy's PinnedMemoryPool (allocators/pinned/cupy_blocks.h); nothing goes back.
 [[nodiscard]] PinnedUse replay_cupy(const PinnedProgram& program);
 
 }  // namespace allocmark

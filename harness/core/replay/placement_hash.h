@@ -1,14 +1,20 @@
 // A fingerprint of where every allocation landed, in order and relative to the first one: two runs
-// with the same fingerprint made the same decisions. Cheap enough for timed passes (a few ns per
-// allocation, outside the clock).
+// with the same fingerprint made the same decisions. Places in the host's memory are the kernel's
+// and differ from run to run, so of these it has only which requests failed. Cheap enough for timed
+// passes (a few ns per allocation, outside the clock).
 #pragma once
 
 #include <cstdint>
+
+#include "allocators/backend/backend.h"
 
 namespace allocmark {
 
 class PlacementHash {
  public:
+  PlacementHash() = default;
+  explicit PlacementHash(MemorySide side) : kept_bits_(side == MemorySide::Host ? 0 : ~0ull) {}
+
   void add(const void* pointer) {
     const auto address = reinterpret_cast<std::uintptr_t>(pointer);
     if (address == 0) {
@@ -16,7 +22,7 @@ class PlacementHash {
       return;
     }
     if (first_address_ == 0) first_address_ = address;
-    fold(address - first_address_);
+    fold((address - first_address_) & kept_bits_);
   }
   void add_failure() { fold(kFailureWord); }
   [[nodiscard]] std::uint64_t value() const { return value_; }
@@ -32,6 +38,7 @@ class PlacementHash {
   }
 
   std::uint64_t value_ = 0xCBF29CE484222325u;
+  std::uint64_t kept_bits_ = ~std::uint64_t{0};  // of an offset
   std::uint64_t first_address_ = 0;  // other than null: what offsets are relative to; 0 before it
 };
 

@@ -76,8 +76,9 @@ struct ReplaySetup {
   DeviceWork* work = nullptr;
   std::span<const cudaStream_t> streams;  // by dense index
   OomPolicy on_oom = OomPolicy::Skip;
-  Recorder* recorder = nullptr;      // null: nothing is timed per call
-  StepClock* steps = nullptr;        // null: nobody asks how long steps take; with a recorder
+  MemorySide side = MemorySide::Device;  // the backend's
+  Recorder* recorder = nullptr;          // null: nothing is timed per call
+  StepClock* steps = nullptr;            // null: nobody asks how long steps take; with a recorder
   RequestClock* requests = nullptr;  // null: nobody asks how long requests took; with a recorder
   const TickClock* clock = nullptr;  // needed with a recorder
   const SimcuThreadClock* simcu_clock = nullptr;  // null without simcuda
@@ -143,7 +144,7 @@ class Replayer {
   ReplaySetup setup_;
   std::uint64_t host_bytes_live_ = 0;
   ReplayCounts counts_;
-  PlacementHash placement_;
+  PlacementHash placement_{setup_.side};
   std::vector<ReplayBlock> blocks_;
 };
 

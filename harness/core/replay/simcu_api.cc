@@ -49,6 +49,8 @@ SimcuApi SimcuApi::find() {
   look_up("simcu_call_name", api.call_name);
   look_up("simcu_allocation_of", api.allocation_of);
   look_up("simcu_watch_touches", api.watch_touches);
+  look_up("simcu_pinned_bytes", api.pinned_bytes);
+  look_up("simcu_pinned_range", api.pinned_range);
   api.present = true;
   return api;
 }
@@ -59,6 +61,14 @@ bool SimcuApi::holds(int device, const void* pointer, std::uint64_t size_bytes) 
   int found = 0;
   return view(pointer, size_bytes) != nullptr &&
          allocation_of(pointer, &base, &range_bytes, &found) == 0 && found == device;
+}
+
+bool SimcuApi::pins(const void* pointer, std::uint64_t size_bytes) const {
+  std::uint64_t base = 0;
+  std::uint64_t range_bytes = 0;
+  if (pinned_range(pointer, &base, &range_bytes) != 0) return false;
+  const std::uint64_t offset_bytes = reinterpret_cast<std::uintptr_t>(pointer) - base;
+  return size_bytes <= range_bytes - offset_bytes;
 }
 
 std::optional<SimcuSharedHost> SimcuApi::host() const {

@@ -33,9 +33,14 @@ struct SimcuApi {
   decltype(&simcu_call_name) call_name = nullptr;
   decltype(&simcu_allocation_of) allocation_of = nullptr;
   decltype(&simcu_watch_touches) watch_touches = nullptr;
+  decltype(&simcu_pinned_bytes) pinned_bytes = nullptr;
+  decltype(&simcu_pinned_range) pinned_range = nullptr;
 
   // Whether the range is memory of that GPU.
   [[nodiscard]] bool holds(int device, const void* pointer, std::uint64_t size_bytes) const;
+
+  // Whether the range is pinned memory of the host.
+  [[nodiscard]] bool pins(const void* pointer, std::uint64_t size_bytes) const;
 
   // The host whose memory is the current device's, too; nothing where there is none.
   [[nodiscard]] std::optional<SimcuSharedHost> host() const;

@@ -16,7 +16,6 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "harness/core/device/host_memory.h"
 #include "harness/core/run/cell_process.h"
 #include "harness/job/child_process.h"
 #include "results/json.h"

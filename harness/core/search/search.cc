@@ -41,6 +41,7 @@ class Search {
         entry_(find_backend(spec.allocator)),
         simcu_(SimcuApi::find()),
         trace_(std::move(job.events)) {
+    check_serves_device(entry_, "this search");
     result_.notes = std::move(job.notes);
   }
 

@@ -96,15 +96,6 @@ PoolOutcome Device::add_pool(PoolId id, std::uint64_t size_bytes_max) {
   return outcome;
 }
 
-PoolOutcome Device::create_host_pool(Range range) {
-  PoolOutcome outcome;
-  outcome.pool = next_pool_++;
-  PhysicalMemory& memory = config_.host.is_one_pool ? memory_ : host_memory_;
-  add_slot({.id = outcome.pool, .memory = &memory, .pool = nullptr},
-           {.range = range, .chunk_count_max = range.size_bytes() / kChunkBytes / 2});
-  return outcome;
-}
-
 void Device::add_slot(PoolSlot slot, const MemoryPool::Setup& setup) {
   const auto reclaim_others = [this, id = slot.id, memory = slot.memory](Work& work) {
     reclaim(*memory, id, work);

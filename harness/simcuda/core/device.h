@@ -124,6 +124,13 @@ class Device {
   [[nodiscard]] PhysicalMemory::Extremes take_extremes() { return memory_.take_extremes(); }
   // Of all stream-ordered pools.
   [[nodiscard]] std::size_t free_block_count() const;
+
+  // ---- pinned memory of the host, which is the device's where the two are one. False where
+  // the host has no more of it.
+  [[nodiscard]] bool take_pinned(std::uint64_t size_bytes);
+  void return_pinned(std::uint64_t size_bytes);
+  // What is pinned now: taken as above, and by pools of the host where its memory is its own.
+  [[nodiscard]] std::uint64_t pinned_bytes() const;
   [[nodiscard]] const DeviceConfig& config() const { return config_; }
   [[nodiscard]] MemoryBlock find(std::uint64_t address) const;
 
@@ -161,7 +168,8 @@ class Device {
 
   DeviceConfig config_;
   PhysicalMemory memory_;
-  PhysicalMemory host_memory_;  // of pools, where the host has memory of its own
+  PhysicalMemory host_memory_;      // pinned, where the host has memory of its own
+  std::uint64_t pinned_bytes_ = 0;  // outside of pools
   StreamOrder streams_;
   PoolStreams pool_streams_;
   ReservedArea area_;

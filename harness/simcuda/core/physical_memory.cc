@@ -5,14 +5,6 @@
 #include "base/assert.h"
 
 namespace simcuda {
-namespace {
-
-std::uint64_t pages_of(std::uint64_t size_bytes) {
-  return (size_bytes + kPageBytes - 1) / kPageBytes;
-}
-
-}  // namespace
-
 PhysicalMemory::PhysicalMemory(const DeviceConfig& config)
     : total_bytes_(config.total_bytes),
       free_bytes_initial_(config.free_bytes_initial),

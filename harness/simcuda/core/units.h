@@ -29,4 +29,9 @@ struct Range {
   [[nodiscard]] constexpr bool empty() const { return lo >= hi; }
 };
 
+// Whole 2 MiB pages that hold so many bytes.
+[[nodiscard]] constexpr std::uint64_t pages_of(std::uint64_t size_bytes) {
+  return size_bytes / kPageBytes + (size_bytes % kPageBytes == 0 ? 0 : 1);
+}
+
 }  // namespace simcuda

@@ -13,6 +13,7 @@
 #include "harness/simcuda/shim/gaps.h"
 #include "harness/simcuda/shim/gpu_faults.h"
 #include "harness/simcuda/shim/host_functions.h"
+#include "harness/simcuda/shim/host_memory.h"
 #include "harness/simcuda/shim/kernel_models.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/sanitizers.h"
@@ -306,6 +307,25 @@ SIMCU_API uint64_t simcu_used_bytes(void) {
     used_bytes += device_at(i)->core.used_bytes();
   }
   return used_bytes;
+}
+
+SIMCU_API uint64_t simcu_pinned_bytes(void) {
+  start_if_needed();
+  std::uint64_t pinned_bytes = 0;
+  for (int i = 0; i < device_count(); ++i) {
+    const std::lock_guard lock(device_at(i)->mutex);
+    pinned_bytes += device_at(i)->core.pinned_bytes();
+  }
+  return pinned_bytes;
+}
+
+SIMCU_API int simcu_pinned_range(const void* pointer, uint64_t* base, uint64_t* size_bytes) {
+  start_if_needed();
+  const Range range = pinned_range(pointer);
+  if (range.empty()) return cudaErrorInvalidValue;
+  *base = range.lo;
+  *size_bytes = range.size_bytes();
+  return cudaSuccess;
 }
 
 SIMCU_API void simcu_take_memory_extremes(uint64_t* used_bytes_max, uint64_t* refused_bytes_min) {

@@ -21,7 +21,7 @@ cudaError_t reset(ThreadState& thread, int index) {
   if (waited != cudaSuccess) return waited;
   const std::lock_guard lock(device->mutex);
   device->reset(thread.now_ns());
-  device->core.memory().return_host(forget_host_memory(index));
+  device->core.return_pinned(forget_host_memory(index));
   forget_managed_memory(index);
   forget_primary_context(index);
   return cudaSuccess;

@@ -30,31 +30,46 @@ struct HostRange {
   bool is_ours = false;  // from cudaMallocHost; false: registered by the program
 };
 
+// So large blocks are mapped: nobody touches all of one, and the C library, or a sanitizer in its
+// place, would.
+constexpr std::size_t kMappedBytesMin = std::size_t{1} << 30;
+constexpr std::size_t kPinnedAlignmentBytes = 4096;
+
+void* new_pages(std::size_t size_bytes) {
+  const std::size_t page_bytes = round_up(size_bytes, kPinnedAlignmentBytes);
+  return page_bytes >= kMappedBytesMin ? map_host_pages(page_bytes)
+                                       : std::aligned_alloc(kPinnedAlignmentBytes, page_bytes);
+}
+
+void delete_pages(void* pages, std::size_t size_bytes) {
+  const std::size_t page_bytes = round_up(size_bytes, kPinnedAlignmentBytes);
+  page_bytes >= kMappedBytesMin ? static_cast<void>(munmap(pages, page_bytes)) : std::free(pages);
+}
+
 struct HostMemory {
   std::mutex mutex;
   std::map<std::uint64_t, HostRange> ranges;  // by lo
 };
 HostMemory& host_memory() { return made_once<HostMemory>(); }
 
-constexpr std::size_t kPinnedAlignmentBytes = 4096;
-
-// Pinned memory is resident, so it takes the device's where the two are one pool. False where the
-// host has no more.
-bool take_of_device(int device, std::uint64_t size_bytes) {
+// Pinned memory is resident, so there is as much of it as the host has memory. False where the host
+// has no more.
+bool take_of_host(int device, std::uint64_t size_bytes) {
   SimulatedDevice* const found = device_at(device);
   if (found == nullptr) return true;
   const std::lock_guard lock(found->mutex);
-  return found->core.memory().take_host(size_bytes);
+  return found->core.take_pinned(size_bytes);
 }
 
-void return_to_device(int device, std::uint64_t size_bytes) {
+void return_to_host(int device, std::uint64_t size_bytes) {
   SimulatedDevice* const found = device_at(device);
   if (found == nullptr) return;
   const std::lock_guard lock(found->mutex);
-  found->core.memory().return_host(size_bytes);
+  found->core.return_pinned(size_bytes);
 }
 
-// The range that begins there is pinned no longer. False where there is none of that kind.
+// The range that begins there is pinned no longer; what is ours is gone. False where there is none
+// of that kind.
 bool forget_range(ThreadState& thread, const void* pointer, bool is_ours) {
   HostMemory& all = host_memory();
   std::unique_lock lock(all.mutex);
@@ -65,7 +80,8 @@ bool forget_range(ThreadState& thread, const void* pointer, bool is_ours) {
   thread.charge(CostId::FreeHost, size_bytes);
   all.ranges.erase(found);
   lock.unlock();
-  return_to_device(device, size_bytes);
+  return_to_host(device, size_bytes);
+  if (is_ours) delete_pages(const_cast<void*>(pointer), size_bytes);
   return true;
 }
 
@@ -84,13 +100,12 @@ cudaError_t allocate_host(ThreadState& thread, void** pointer, std::size_t size_
   if (size_bytes > (std::size_t{1} << 46)) {
     return cudaErrorMemoryAllocation;
   }
-  void* memory =
-      std::aligned_alloc(kPinnedAlignmentBytes, round_up(size_bytes, kPinnedAlignmentBytes));
-  if (memory == nullptr) {
+  if (!take_of_host(thread.device, size_bytes)) {
     return cudaErrorMemoryAllocation;
   }
-  if (!take_of_device(thread.device, size_bytes)) {
-    std::free(memory);
+  void* const memory = new_pages(size_bytes);
+  if (memory == nullptr) {
+    return_to_host(thread.device, size_bytes);
     return cudaErrorMemoryAllocation;
   }
   HostMemory& all = host_memory();
@@ -105,9 +120,7 @@ cudaError_t free_host(ThreadState& thread, void* pointer) {
   if (pointer == nullptr) {
     return cudaSuccess;
   }
-  if (!forget_range(thread, pointer, true)) return cudaErrorInvalidValue;
-  std::free(pointer);
-  return cudaSuccess;
+  return forget_range(thread, pointer, true) ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 cudaError_t pointer_attributes(ThreadState& thread, cudaPointerAttributes* attributes,
@@ -154,7 +167,7 @@ cudaError_t register_host(ThreadState& thread, void* pointer, std::size_t size_b
   if (host_allocation(pointer).lo != 0) {
     return cudaErrorHostMemoryAlreadyRegistered;
   }
-  if (!take_of_device(thread.device, size_bytes)) return cudaErrorMemoryAllocation;
+  if (!take_of_host(thread.device, size_bytes)) return cudaErrorMemoryAllocation;
   HostMemory& all = host_memory();
   const std::lock_guard lock(all.mutex);
   all.ranges[number(pointer)] = {.hi = number(pointer) + size_bytes,
@@ -204,6 +217,10 @@ Range host_allocation(const void* pointer) {
   return pooled.lo != 0 ? pooled : managed_block(pointer).range;
 }
 
+Range pinned_range(const void* pointer) {
+  return managed_block(pointer).range.lo != 0 ? Range{} : host_allocation(pointer);
+}
+
 void* map_host_pages(std::size_t size_bytes) {
   void* const memory =
       mmap(nullptr, round_up(size_bytes, kPinnedAlignmentBytes), PROT_READ | PROT_WRITE,
@@ -227,8 +244,9 @@ std::uint64_t forget_host_memory(int device) {
   std::uint64_t size_bytes = 0;
   std::erase_if(all.ranges, [&](const auto& range) {
     if (range.second.device != device) return false;
-    size_bytes += range.second.hi - range.first;
-    if (range.second.is_ours) std::free(reinterpret_cast<void*>(range.first));
+    const std::uint64_t range_bytes = range.second.hi - range.first;
+    size_bytes += range_bytes;
+    if (range.second.is_ours) delete_pages(reinterpret_cast<void*>(range.first), range_bytes);
     return true;
   });
   return size_bytes;

@@ -11,6 +11,9 @@ namespace simcuda {
 
 // The pinned or managed range that holds the pointer; empty (lo 0) where there is none.
 [[nodiscard]] Range host_allocation(const void* pointer);
+// The range of pinned memory that holds the pointer, managed memory left out; empty (lo 0) where
+// there is none.
+[[nodiscard]] Range pinned_range(const void* pointer);
 // The device's context has ended: what was pinned in it is gone, and what the program registered is
 // pinned no longer. Returns how much that was; the caller has the device's lock.
 [[nodiscard]] std::uint64_t forget_host_memory(int device);

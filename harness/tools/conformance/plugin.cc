@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -140,7 +141,7 @@ cudaStream_t Scene::make_stream() const {
 }
 
 std::uint64_t Scene::used_bytes() const {
-  if (simcu.present) return simcu.used_bytes();
+  if (simcu.present) return simcu.used_bytes() + simcu.pinned_bytes();
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
   ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
@@ -172,12 +173,38 @@ std::optional<std::uint64_t> Scene::find_other(const Block& block, unsigned char
   return other == end ? std::nullopt : std::optional<std::uint64_t>(other - begin);
 }
 
+std::uint64_t Scene::total_bytes() const {
+  if (claims.side == MemorySide::Host) {
+    return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+           static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  }
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  return total_bytes;
+}
+
 unsigned char* Scene::bytes(const Block& block) const {
-  if (!simcu.present || !claims.real_memory) return nullptr;
+  if (!claims.real_memory) return nullptr;
+  if (claims.side == MemorySide::Host) {
+    expect(is_pinned(block),
+           fmt::format("{} got {}, which is not so much pinned memory of the host", text_of(block),
+                       static_cast<const void*>(block.pointer)));
+    return reinterpret_cast<unsigned char*>(block.pointer);
+  }
+  if (!simcu.present) return nullptr;
   void* const view = simcu.view(block.pointer, block.size_bytes);
   expect(view != nullptr, fmt::format("{} got {}, which is not so much device memory",
                                       text_of(block), static_cast<const void*>(block.pointer)));
   return static_cast<unsigned char*>(view);
+}
+
+bool Scene::is_pinned(const Block& block) const {
+  if (simcu.present) return simcu.pins(block.pointer, block.size_bytes);
+  cudaPointerAttributes attributes{};
+  const cudaError_t error = cudaPointerGetAttributes(&attributes, block.pointer);
+  (void)cudaGetLastError();
+  return error == cudaSuccess && attributes.type == cudaMemoryTypeHost;
 }
 
 }  // namespace allocmark::conformance

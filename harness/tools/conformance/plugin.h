@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "allocators/backend/backend.h"
 #include "allocators/plugins/pluggable.h"
 #include "harness/core/replay/simcu_api.h"
 
@@ -35,6 +36,7 @@ struct Claims {
   std::uint64_t alignment_bytes = 16;
   bool stream_ordered = true;
   bool real_memory = true;
+  MemorySide side = MemorySide::Device;
   // Of the sizes that are drawn: below 2 to the power of so much, times 16.
   std::uint64_t size_bits = 20;
   std::vector<cudaStream_t> streams = {nullptr};  // of requests for which none is named
@@ -100,11 +102,14 @@ class Scene {
   [[nodiscard]] double under_way_s() const;
 
   [[nodiscard]] cudaStream_t make_stream() const;
-  // Of the device. On a GPU other things than allocators take some, hence the tolerance.
+  // Of the device, and pinned of the host on simcuda, which alone tells. On a GPU other things than
+  // allocators take some, hence the tolerance.
   [[nodiscard]] std::uint64_t used_bytes() const;
   [[nodiscard]] std::uint64_t used_bytes_tolerance() const { return simcu.present ? 0 : 8 << 20; }
-  // The bytes behind the block; Broken where they are no device memory. Null on a GPU, and where
-  // no memory is claimed.
+  // All memory of the side that is claimed.
+  [[nodiscard]] std::uint64_t total_bytes() const;
+  // The bytes behind the block; Broken where they are no memory of the side that is claimed. Null
+  // on a GPU for device memory, and where no memory is claimed.
   [[nodiscard]] unsigned char* bytes(const Block& block) const;
   // Every byte of the block becomes `byte`; the first that has another value.
   void fill(const Block& block, unsigned char byte) const;
@@ -112,6 +117,7 @@ class Scene {
                                                         unsigned char byte) const;
 
  private:
+  [[nodiscard]] bool is_pinned(const Block& block) const;
   // Calls the plugin, for under_way_s().
   template <typename Call>
   auto called(Call&& call);

@@ -135,12 +135,11 @@ std::string out_of_memory(Scene& scene) {
   std::vector<Block> blocks = take_all(scene, 4 * kGiB);
   (void)cudaGetLastError();
   const std::size_t count = blocks.size();
-  std::size_t free_bytes = 0;
-  std::size_t total_bytes = 0;
-  ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  const std::uint64_t total_bytes = scene.total_bytes();
+  const bool on_host = scene.claims.side == MemorySide::Host;
   expect(count >= std::min<std::size_t>(16, total_bytes / (8 * kGiB)),
-         fmt::format("only {} GiB of a device with {} GiB were served", 4 * count,
-                     (total_bytes + kGiB / 2) / kGiB));
+         fmt::format("only {} GiB of a {} with {} GiB were served", 4 * count,
+                     on_host ? "host" : "device", (total_bytes + kGiB / 2) / kGiB));
   scene.give_all(blocks);
   return fmt::format("64 TiB, and 4 GiB when {} GiB were in use", 4 * count);
 }

@@ -63,6 +63,7 @@ class Estimator {
                               .got = "the machine's libcudart",
                               .next = "start it with 'allocmark estimate'"});
     }
+    check_serves_device(entry_, "estimate");
     estimate_.notes = std::move(job.notes);
     labels_ = read_account(spec, job.events.get(), &estimate_);
     trace_.emplace(std::move(job.events));

@@ -23,6 +23,7 @@ namespace {
 
 void check_allocator(const BackendEntry& entry, const std::string& conf) {
   check_runs_here(entry, conf);
+  check_serves_device(entry, "ranks");
   if (!entry.capabilities.real_memory || entry.name == "pluggable") {
     throw UsageError({.what = "this allocator is not for several devices",
                       .where = "--allocator",

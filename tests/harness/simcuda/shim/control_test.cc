@@ -12,6 +12,7 @@
 #include <iterator>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/catch.h"
 #include "tests/harness/simcuda/shim/control.h"
@@ -364,3 +365,33 @@ TEST_CASE("pools of host memory keep to their largest size, and outlive a contex
   CHECK(cudaGetLastError() == cudaErrorInvalidValue);
 }
 #endif
+
+TEST_CASE("simcuda tells what is pinned, and pins no more than the host has memory") {
+  const std::uint64_t before_bytes = SIMCU(simcu_pinned_bytes)();
+  std::uint64_t base = 0;
+  std::uint64_t size_bytes = 0;
+  void* pinned = nullptr;
+  REQUIRE(cudaMallocHost(&pinned, 5000) == cudaSuccess);
+  CHECK(SIMCU(simcu_pinned_bytes)() == before_bytes + 5000);
+  CHECK(SIMCU(simcu_pinned_range)(static_cast<char*>(pinned) + 4999, &base, &size_bytes) == 0);
+  CHECK(base == reinterpret_cast<std::uintptr_t>(pinned));
+  CHECK(size_bytes == 5000);
+  CHECK(SIMCU(simcu_pinned_range)(static_cast<char*>(pinned) + 5000, &base, &size_bytes) != 0);
+  CHECK(SIMCU(simcu_pinned_range)(&base, &base, &size_bytes) != 0);
+  void* managed = nullptr;
+  REQUIRE(cudaMallocManaged(&managed, 4096, cudaMemAttachGlobal) == cudaSuccess);
+  CHECK(SIMCU(simcu_pinned_range)(managed, &base, &size_bytes) != 0);
+  REQUIRE(cudaFree(managed) == cudaSuccess);
+  std::vector<char> registered(8192);
+  REQUIRE(cudaHostRegister(registered.data(), 8192, cudaHostRegisterDefault) == cudaSuccess);
+  CHECK(SIMCU(simcu_pinned_bytes)() == before_bytes + 13192);
+  REQUIRE(cudaHostUnregister(registered.data()) == cudaSuccess);
+  REQUIRE(cudaFreeHost(pinned) == cudaSuccess);
+  CHECK(SIMCU(simcu_pinned_bytes)() == before_bytes);
+
+  const auto host_bytes = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                          static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  CHECK(cudaMallocHost(&pinned, host_bytes + (2 << 20)) == cudaErrorMemoryAllocation);
+  (void)cudaGetLastError();
+  CHECK(SIMCU(simcu_pinned_bytes)() == before_bytes);
+}

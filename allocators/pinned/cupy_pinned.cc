@@ -1,0 +1,90 @@
+// See cupy_pinned.h.
+#include "allocators/pinned/cupy_pinned.h"
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "allocators/conf/conf.h"
+#include "allocators/conf/conf_value.h"
+#include "allocators/pinned/bounded_driver.h"
+#include "allocators/pinned/cupy_blocks.h"
+
+namespace allocmark {
+namespace {
+
+using host_caching::Address;
+
+class CupyPinnedBackend final : public Backend {
+ public:
+  explicit CupyPinnedBackend(std::uint64_t limit_bytes) : driver_(limit_bytes), blocks_(driver_) {}
+
+  // The caller owns the block until deallocate(), on any thread. Blocks where memory is pinned.
+  [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes,
+                                        cudaStream_t /*stream*/) override {
+    if (size_bytes == 0) return {};
+    const std::scoped_lock lock(mutex_);
+    const Address address = blocks_.allocate(size_bytes);
+    if (address == 0) return {.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
+    return {.pointer = reinterpret_cast<void*>(address), .status = AllocateStatus::Ok};
+  }
+  // Never blocks. A stream is waited for only where record_stream() named it.
+  void deallocate(void* pointer, std::uint64_t /*size_bytes*/, cudaStream_t /*stream*/) override {
+    const std::scoped_lock lock(mutex_);
+    blocks_.free(reinterpret_cast<Address>(pointer));
+  }
+  void record_stream(void* pointer, cudaStream_t stream) override {
+    if (pointer == nullptr) return;
+    const std::scoped_lock lock(mutex_);
+    blocks_.use(reinterpret_cast<Address>(pointer), reinterpret_cast<host_caching::Stream>(stream));
+  }
+  void trim() override {
+    const std::scoped_lock lock(mutex_);
+    blocks_.free_all();
+  }
+  [[nodiscard]] MemoryStats stats(cudaStream_t /*stream*/) const override {
+    const std::scoped_lock lock(mutex_);
+    return {.allocated_bytes = blocks_.held_bytes(),
+            .active_bytes = std::nullopt,
+            .reserved_bytes = driver_.pinned_bytes(),
+            .free_other_streams_bytes = std::nullopt,
+            .free_largest_bytes = std::nullopt,
+            .device_allocate_count = driver_.pin_count(),
+            .device_free_count = driver_.unpin_count(),
+            .retry_count = std::nullopt,
+            .synchronize_all_count = 0};
+  }
+
+ private:
+  mutable std::mutex mutex_;  // guards everything below
+  BoundedDriver driver_;
+  CupyBlocks blocks_;
+};
+
+std::optional<ErrorText> check_conf(std::string_view conf) { return split_conf(conf, {}).error; }
+
+std::unique_ptr<Backend> make(const BackendOptions& options) {
+  require_good_conf(check_conf(options.conf));
+  return std::make_unique<CupyPinnedBackend>(options.memory_limit_bytes);
+}
+
+}  // namespace
+
+BackendEntry cupy_pinned_entry() {
+  return {.name = "cupy_pinned",
+          .summary = "pinned host memory by CuPy 14's PinnedMemoryPool, rebuilt",
+          .capabilities = {.any_thread = true,
+                           .stream_ordered = false,
+                           .real_memory = true,
+                           .side = MemorySide::Host,
+                           .honours_memory_limit = true,
+                           .alignment_bytes = 256},
+          .conf_keys = {},
+          .check_conf = check_conf,
+          .make = make,
+          .unavailable_reason = [] { return std::string(); }};
+}
+
+}  // namespace allocmark

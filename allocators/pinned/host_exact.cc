@@ -1,0 +1,184 @@
+// See host_exact.h.
+#include "allocators/pinned/host_exact.h"
+
+#include <sys/mman.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "allocators/backend/stream_uses.h"
+#include "allocators/conf/conf.h"
+#include "allocators/conf/conf_value.h"
+#include "allocators/cuda/cuda_check.h"
+#include "allocators/pinned/pin_budget.h"
+#include "base/bytes.h"
+#include "base/divided_up.h"
+
+namespace allocmark {
+namespace {
+
+constexpr std::uint64_t kPageBytes = 4 * kKiB;
+constexpr std::uint64_t kLargestBytes = std::uint64_t{1} << 46;
+
+enum class Way : std::uint8_t { Alloc, Register };
+
+// Null where there is no such memory.
+void* pin_by_alloc(std::uint64_t size_bytes) {
+  void* pointer = nullptr;
+  const cudaError_t error = cudaHostAlloc(&pointer, size_bytes, cudaHostAllocDefault);
+  if (is_out_of_memory(error)) return nullptr;
+  ALLOCMARK_CUDA_CHECK(error);
+  return pointer;
+}
+
+void* pin_by_register(std::uint64_t size_bytes) {
+  void* const pages =
+      mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) return nullptr;
+  const cudaError_t error = cudaHostRegister(pages, size_bytes, cudaHostRegisterDefault);
+  if (error == cudaSuccess) return pages;
+  munmap(pages, size_bytes);
+  if (!is_out_of_memory(error)) ALLOCMARK_CUDA_CHECK(error);
+  return nullptr;
+}
+
+class HostExactBackend final : public Backend {
+ public:
+  HostExactBackend(Way way, std::uint64_t limit_bytes) : way_(way), budget_(limit_bytes) {}
+  HostExactBackend(const HostExactBackend&) = delete;
+  HostExactBackend& operator=(const HostExactBackend&) = delete;
+  // A failure here means that the context is gone, and the pinning with it.
+  ~HostExactBackend() override {
+    for (const auto& [pointer, size_bytes] : live_) (void)unpin(pointer, size_bytes);
+    (void)cudaGetLastError();
+  }
+
+  // The caller owns the block until deallocate(), on any thread. Blocks while memory is pinned.
+  [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes,
+                                        cudaStream_t /*stream*/) override {
+    constexpr AllocateResult kOutOfMemory{.pointer = nullptr,
+                                          .status = AllocateStatus::OutOfMemory};
+    if (size_bytes == 0) return {};
+    if (size_bytes > kLargestBytes) return kOutOfMemory;
+    const std::scoped_lock lock(mutex_);
+    const std::uint64_t taken_bytes = rounded_up(size_bytes, kPageBytes);
+    if (!budget_.take(taken_bytes)) return kOutOfMemory;
+    void* pointer = nullptr;
+    try {
+      pointer = way_ == Way::Alloc ? pin_by_alloc(taken_bytes) : pin_by_register(taken_bytes);
+    } catch (...) {
+      budget_.give_back(taken_bytes);
+      throw;
+    }
+    if (pointer == nullptr) {
+      budget_.give_back(taken_bytes);
+      return kOutOfMemory;
+    }
+    live_[pointer] = taken_bytes;
+    ++pin_count_;
+    return {.pointer = pointer, .status = AllocateStatus::Ok};
+  }
+
+  // Waits for the streams that record_stream() named, and unpins.
+  void deallocate(void* pointer, std::uint64_t /*size_bytes*/, cudaStream_t /*stream*/) override {
+    if (pointer == nullptr) return;
+    const std::scoped_lock lock(mutex_);
+    for (const cudaStream_t stream : uses_.take(pointer))
+      ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(stream));
+    const auto found = live_.find(pointer);
+    if (found == live_.end()) {
+      throw EnvironmentError({.what = "this block is not pinned by this backend",
+                              .where = "host_exact",
+                              .wanted = "a pointer that allocate returned",
+                              .got = {},
+                              .next = {}});
+    }
+    ALLOCMARK_CUDA_CHECK(unpin(pointer, found->second));
+    budget_.give_back(found->second);
+    live_.erase(found);
+    ++unpin_count_;
+  }
+
+  void record_stream(void* pointer, cudaStream_t stream) override {
+    if (pointer == nullptr) return;
+    const std::scoped_lock lock(mutex_);
+    uses_.add(pointer, stream);
+  }
+
+  [[nodiscard]] MemoryStats stats(cudaStream_t /*stream*/) const override {
+    const std::scoped_lock lock(mutex_);
+    return {.allocated_bytes = budget_.held_bytes(),
+            .active_bytes = budget_.held_bytes(),
+            .reserved_bytes = budget_.held_bytes(),
+            .free_other_streams_bytes = 0,
+            .free_largest_bytes = 0,
+            .device_allocate_count = pin_count_,
+            .device_free_count = unpin_count_,
+            .retry_count = 0,
+            .synchronize_all_count = 0};
+  }
+
+ private:
+  [[nodiscard]] cudaError_t unpin(void* pointer, std::uint64_t size_bytes) const {
+    if (way_ == Way::Alloc) return cudaFreeHost(pointer);
+    const cudaError_t error = cudaHostUnregister(pointer);
+    if (error == cudaSuccess) munmap(pointer, size_bytes);
+    return error;
+  }
+
+  Way way_;
+  mutable std::mutex mutex_;  // guards everything below
+  PinBudget budget_;
+  std::unordered_map<void*, std::uint64_t> live_{};  // bytes that are pinned
+  StreamUses uses_;
+  std::uint64_t pin_count_ = 0;
+  std::uint64_t unpin_count_ = 0;
+};
+
+struct WayResult {
+  Way way = Way::Alloc;
+  std::optional<ErrorText> error;
+};
+
+WayResult read_conf(std::string_view text) {
+  static const std::vector<std::string> keys = {"way"};
+  ConfSplit split = split_conf(text, keys);
+  WayResult result{.way = Way::Alloc, .error = std::move(split.error)};
+  ConfReader reader(result.error);
+  for (const ConfPair& pair : split.pairs)
+    result.way = reader.word(pair, {"alloc", "register"}) == 1 ? Way::Register : Way::Alloc;
+  return result;
+}
+
+std::optional<ErrorText> check_conf(std::string_view conf) { return read_conf(conf).error; }
+
+std::unique_ptr<Backend> make(const BackendOptions& options) {
+  const WayResult read = read_conf(options.conf);
+  require_good_conf(read.error);
+  return std::make_unique<HostExactBackend>(read.way, options.memory_limit_bytes);
+}
+
+}  // namespace
+
+BackendEntry host_exact_entry() {
+  return {
+      .name = "host_exact",
+      .summary = "pinned host memory, each request by itself: cudaHostAlloc or cudaHostRegister",
+      .capabilities = {.any_thread = true,
+                       .stream_ordered = false,
+                       .real_memory = true,
+                       .side = MemorySide::Host,
+                       .honours_memory_limit = true,
+                       .alignment_bytes = 256},
+      .conf_keys = {"way"},
+      .check_conf = check_conf,
+      .make = make,
+      .unavailable_reason = [] { return std::string(); }};
+}
+
+}  // namespace allocmark
