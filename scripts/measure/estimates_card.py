@@ -100,6 +100,13 @@ def train(model, config, keys):
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if "lora" in keys:
         model = adapters(model, keys)
+    if keys.get("kv_cache") == "none":
+        config.use_cache = False
+    if keys.get("compile") == "inductor":
+        model.compile()
+    if keys.get("compile") == "inductor_layers":
+        for layer in model.model.layers:
+            layer.compile()
     optimizer = optimizer_of(model, keys["optimizer"])
     half = {"bf16_autocast": torch.bfloat16, "fp16_autocast": torch.float16}.get(keys["precision"])
     scaler = torch.amp.GradScaler("cuda", enabled=half == torch.float16)
