@@ -78,6 +78,18 @@ HandleOutcome VirtualMemory::create(std::uint64_t size_bytes) {
   return outcome;
 }
 
+HandleOutcome VirtualMemory::adopt(std::uint64_t size_bytes) {
+  HandleOutcome outcome;
+  if (!is_length(size_bytes)) {
+    outcome.status = Status::InvalidValue;
+    return outcome;
+  }
+  outcome.handle = next_handle_++;
+  handles_.emplace(outcome.handle,
+                   Memory{.size_bytes = size_bytes, .handle_count = 1, .is_adopted = true});
+  return outcome;
+}
+
 Outcome VirtualMemory::release(MemoryHandle handle) {
   Outcome outcome;
   const auto found = handles_.find(handle);
@@ -225,9 +237,11 @@ void VirtualMemory::drop_if_unused(MemoryHandle handle, Work& work) {
   if (found->second.handle_count != 0 || found->second.mapping_count != 0) {
     return;
   }
-  const std::uint64_t page_count = found->second.size_bytes / kPageBytes;
-  memory_.return_pages(page_count);
-  work.pages_returned += page_count;
+  if (!found->second.is_adopted) {
+    const std::uint64_t page_count = found->second.size_bytes / kPageBytes;
+    memory_.return_pages(page_count);
+    work.pages_returned += page_count;
+  }
   handles_.erase(found);
 }
 

@@ -54,6 +54,8 @@ class VirtualMemory {
   [[nodiscard]] Outcome free_reservation(std::uint64_t address, std::uint64_t size_bytes);
 
   [[nodiscard]] HandleOutcome create(std::uint64_t size_bytes);
+  // A handle for memory that another process took from its device: costs this one nothing.
+  [[nodiscard]] HandleOutcome adopt(std::uint64_t size_bytes);
   // Drops the handle; its memory lives on while it is mapped.
   [[nodiscard]] Outcome release(MemoryHandle handle);
   // One more reference, as cuMemRetainAllocationHandle gives for a mapped address.
@@ -84,6 +86,7 @@ class VirtualMemory {
     std::uint64_t size_bytes = 0;
     std::uint64_t handle_count = 0;  // references by create and retain
     std::uint64_t mapping_count = 0;
+    bool is_adopted = false;
   };
   using Reservations = std::map<std::uint64_t, std::uint64_t>;  // address -> size in bytes
   // The reservation that holds `address`, or end.

@@ -116,6 +116,10 @@ cudaError_t free_async(ThreadState& thread, void* pointer, cudaStream_t stream) 
   if (is_host) forget_host_block(pointer);
   const TickScope ticks(thread);
   std::unique_lock lock(device->mutex);
+  if (!device->shared.opened_at(address).empty()) {
+    thread.charge(CostId::FreeAsync);
+    return device->shared.close(address, true);
+  }
   const std::uint64_t free_block_count = device->core.free_block_count();
   const bool is_heap_block = device->core.find(address).kind == MemoryKind::Heap;
   const Outcome outcome =
@@ -123,6 +127,7 @@ cudaError_t free_async(ThreadState& thread, void* pointer, cudaStream_t stream) 
                     : wait_for_gates(*device, lock, [&] {
                         return device->core.deallocate_async(address, ref.id, thread.now_ns());
                       });
+  if (outcome.status == Status::Ok) device->shared.end(address);
   charge_work(thread, *device, outcome.work);
   thread.charge(CostId::FreeAsync, 0, free_block_count);
   return to_error(outcome.status);

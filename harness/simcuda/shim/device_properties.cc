@@ -107,15 +107,15 @@ void fill_abilities(const SimulatedDevice& device, cudaDeviceProp& out) {
   copy_attribute(device, cudaDevAttrPciDeviceId, out.pciDeviceID);
 }
 
-// Attributes that promise what simcuda does not do.
-bool is_withheld(int attribute) {
+// What simcuda does of what an attribute promises.
+int kept_promise(int attribute, int value) {
   switch (attribute) {
     case cudaDevAttrPageableMemoryAccess:
+      return 0;
     case cudaDevAttrMemoryPoolSupportedHandleTypes:
-    case cudaDevAttrIpcEventSupport:
-      return true;
+      return value & cudaMemHandleTypePosixFileDescriptor;
     default:
-      return false;
+      return value;
   }
 }
 
@@ -126,7 +126,7 @@ bool device_attribute(const SimulatedDevice& device, int attribute, int& value) 
   if (found == device.profile.attributes.end()) {
     return false;
   }
-  value = is_withheld(attribute) ? 0 : found->second;
+  value = kept_promise(attribute, found->second);
   if (attribute == cudaDevAttrPciBusId) {
     value = 6 + device.index;
   } else if (attribute == cudaDevAttrPciDeviceId) {

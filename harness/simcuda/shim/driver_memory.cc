@@ -1,10 +1,13 @@
 // The driver's virtual memory management: reserve, create, map, set access, and back. In: what the
 // driver calls take. Out: the core's answers as CUresult, and mapped contents kept in step.
 #include <algorithm>
+#include <mutex>
+#include <vector>
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/gaps.h"
 #include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/memory_handles.h"
 #include "harness/simcuda/shim/peers.h"
 #include "harness/simcuda/shim/simulated_device.h"
 
@@ -26,18 +29,6 @@ CUresult to_result(Status status) {
       return CUDA_ERROR_LAUNCH_TIMEOUT;
   }
   return CUDA_ERROR_UNKNOWN;
-}
-
-// Handles of different devices differ in their upper bits.
-constexpr int kDeviceShift = 48;
-CUmemGenericAllocationHandle to_handle(const SimulatedDevice& device, MemoryHandle handle) {
-  return handle | (static_cast<std::uint64_t>(device.index) << kDeviceShift);
-}
-SimulatedDevice* device_of_handle(CUmemGenericAllocationHandle handle) {
-  return device_at(static_cast<int>(handle >> kDeviceShift));
-}
-MemoryHandle core_handle(CUmemGenericAllocationHandle handle) {
-  return handle & ((std::uint64_t{1} << kDeviceShift) - 1);
 }
 
 CUresult check_properties(ThreadState& thread, const CUmemAllocationProp* properties) {
@@ -87,6 +78,7 @@ CUresult create(ThreadState& thread, CUmemGenericAllocationHandle* handle, std::
     device.handles[outcome.handle] = {
         .size_bytes = size_bytes, .reference_count = 1, .properties = *properties};
     *handle = to_handle(device, outcome.handle);
+    if (has_file_handles(*properties)) put_into_own_file(device, outcome.handle, size_bytes);
   }
   return to_result(outcome.status);
 }
@@ -341,26 +333,6 @@ SIMCUDA_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(
     }
     *properties = device->handles[core_handle(handle)].properties;
     return CUDA_SUCCESS;
-  });
-}
-
-// Handles cannot leave the process here.
-SIMCUDA_EXPORT CUresult cuMemExportToShareableHandle(void* /*shareable*/,
-                                                     CUmemGenericAllocationHandle handle,
-                                                     CUmemAllocationHandleType /*type*/,
-                                                     unsigned long long /*flags*/) {
-  return driver_call<"cuMemExportToShareableHandle">({handle}, [&](ThreadState& thread) {
-    return as_result(lack(thread, "cuMemExportToShareableHandle",
-                          "simcuda: memory cannot be shared between processes"));
-  });
-}
-
-SIMCUDA_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* /*handle*/,
-                                                       void* /*shareable*/,
-                                                       CUmemAllocationHandleType /*type*/) {
-  return driver_call<"cuMemImportFromShareableHandle">({}, [&](ThreadState& thread) {
-    return as_result(lack(thread, "cuMemImportFromShareableHandle",
-                          "simcuda: memory cannot be shared between processes"));
   });
 }
 

@@ -81,9 +81,8 @@ cudaError_t create_event(ThreadState& thread, cudaEvent_t* result, unsigned flag
   if (device == nullptr) {
     return cudaErrorNoDevice;
   }
-  if ((flags & cudaEventInterprocess) != 0) {
-    return explain(thread, cudaErrorNotSupported,
-                   "simcuda: events cannot be shared between processes");
+  if ((flags & cudaEventInterprocess) != 0 && (flags & cudaEventDisableTiming) == 0) {
+    return cudaErrorInvalidValue;
   }
   thread.charge(CostId::EventCreate);
   const std::lock_guard lock(device->mutex);

@@ -53,6 +53,7 @@ cudaError_t deallocate(ThreadState& thread, void* pointer) {
   const Outcome outcome = wait_for_gates(
       *device, lock, [&] { return device->core.deallocate(address, thread.now_ns()); });
   thread.advance_to(outcome.work.host_wait_until_ns);
+  if (outcome.status == Status::Ok) device->shared.end(address);
   const std::uint64_t begin_ns = thread.now_ns();
   const std::uint64_t returned_bytes = outcome.work.pages_returned * kPageBytes;
   if (returned_bytes == 0) {

@@ -32,6 +32,19 @@ constexpr std::uint64_t kRoomFactorMin = 2;
 constexpr std::size_t kShownPageCountMax = 16384;
 constexpr std::uint64_t kHostPageBytes = 4096;
 
+// Writes a page into a sparse file. Zeros take no memory there.
+bool write_page(int file, const unsigned char* bytes, off_t place) {
+  static constexpr std::array<unsigned char, kHostPageBytes> kZeros{};
+  for (std::uint64_t at = 0; at < kPageBytes; at += kHostPageBytes) {
+    if (std::memcmp(bytes + at, kZeros.data(), kHostPageBytes) == 0) continue;
+    if (pwrite(file, bytes + at, kHostPageBytes, place + static_cast<off_t>(at)) !=
+        static_cast<ssize_t>(kHostPageBytes)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 MemoryContents::MemoryContents(DevicePlace place, std::uint64_t total_bytes) {
@@ -135,7 +148,7 @@ void MemoryContents::discard(Range range) {
 }
 
 void MemoryContents::clear_page(const Window& window, std::uint64_t page) {
-  if (shown_pages_.erase(page) == 0) {
+  if (shown_pages_.erase(page) == 0 && shared_pages_.erase(page) == 0) {
     madvise(window.at(page), kPageBytes, MADV_DONTNEED);
     return;
   }
@@ -144,6 +157,7 @@ void MemoryContents::clear_page(const Window& window, std::uint64_t page) {
 }
 
 bool MemoryContents::is_attached(std::uint64_t address) const {
+  if (shared_pages_.contains(round_down(address, kPageBytes))) return true;
   const auto behind = attached_.upper_bound(address);
   return behind != attached_.begin() && std::prev(behind)->second.hi > address;
 }
@@ -181,7 +195,8 @@ void MemoryContents::fill(Range range, unsigned char value) {
   const Window& window = *window_of(range.lo);
   // In one go where all of it is alike.
   const Range pages = {round_up(range.lo, kHostPageBytes), round_down(range.hi, kHostPageBytes)};
-  if (value == 0 && shown_pages_.empty() && attached_.empty() && !pages.empty() &&
+  const bool is_plain = shown_pages_.empty() && attached_.empty() && shared_pages_.empty();
+  if (value == 0 && is_plain && !pages.empty() &&
       madvise(window.at(pages.lo), pages.size_bytes(), MADV_DONTNEED) == 0) {
     std::memset(window.at(range.lo), 0, pages.lo - range.lo);
     std::memset(window.at(pages.hi), 0, range.hi - pages.hi);
@@ -217,22 +232,15 @@ bool MemoryContents::attach(const Mapping& mapping) {
       mapping.range.hi > window->mirrored.hi) {
     return false;
   }
-  if (file_ < 0) {
-    file_ = memfd_create("simcuda", MFD_CLOEXEC);
-    if (file_ < 0) {
-      return false;
-    }
+  if (!handle_places_.contains(mapping.handle)) {
+    const std::optional<std::uint64_t> offset = grow_file(mapping.range.size_bytes());
+    if (!offset) return false;
+    handle_places_[mapping.handle] = {.file = -1, .offset_bytes = *offset};
   }
-  auto [place, is_new] = handle_offsets_.try_emplace(mapping.handle, file_end_bytes_);
-  if (is_new) {
-    file_end_bytes_ += mapping.range.size_bytes();
-    if (ftruncate(file_, static_cast<off_t>(file_end_bytes_)) != 0) {
-      return false;
-    }
-  }
+  const FilePlace& place = handle_places_[mapping.handle];
   if (mmap(window->at(mapping.range.lo), mapping.range.size_bytes(), PROT_READ | PROT_WRITE,
-           MAP_SHARED | MAP_FIXED, file_,
-           static_cast<off_t>(place->second + mapping.offset_bytes)) == MAP_FAILED) {
+           MAP_SHARED | MAP_FIXED, place.file < 0 ? file_ : place.file,
+           static_cast<off_t>(place.offset_bytes + mapping.offset_bytes)) == MAP_FAILED) {
     return false;
   }
   attached_.emplace(mapping.range.lo, mapping.range);
@@ -250,13 +258,70 @@ void MemoryContents::detach(Range range) {
 }
 
 void MemoryContents::drop_handle(MemoryHandle handle, std::uint64_t size_bytes) {
-  const auto found = handle_offsets_.find(handle);
-  if (found == handle_offsets_.end()) {
+  const auto found = handle_places_.find(handle);
+  if (found == handle_places_.end()) {
     return;
   }
-  fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(found->second),
-            static_cast<off_t>(size_bytes));
-  handle_offsets_.erase(found);
+  const FilePlace& place = found->second;
+  if (place.file >= 0) {
+    close(place.file);
+  } else {
+    fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+              static_cast<off_t>(place.offset_bytes), static_cast<off_t>(size_bytes));
+  }
+  handle_places_.erase(found);
+}
+
+std::optional<std::uint64_t> MemoryContents::grow_file(std::uint64_t size_bytes) {
+  if (file_ < 0) file_ = memfd_create("simcuda", MFD_CLOEXEC);
+  if (file_ < 0 || ftruncate(file_, static_cast<off_t>(file_end_bytes_ + size_bytes)) != 0) {
+    return std::nullopt;
+  }
+  const std::uint64_t offset_bytes = file_end_bytes_;
+  file_end_bytes_ += size_bytes;
+  return offset_bytes;
+}
+
+MemoryContents::FilePlace MemoryContents::share(Range pages) {
+  Window* const window = window_of(pages.lo);
+  if (window == nullptr || mirror(pages.lo, pages.size_bytes()) == nullptr) return {};
+  if (const auto first = shared_pages_.find(pages.lo); first != shared_pages_.end()) {
+    for (std::uint64_t page = pages.lo; page < pages.hi; page += kPageBytes) {
+      const auto found = shared_pages_.find(page);
+      if (found == shared_pages_.end() || found->second - first->second != page - pages.lo) {
+        return {};
+      }
+    }
+    return {.file = file_, .offset_bytes = first->second};
+  }
+  const std::optional<std::uint64_t> offset = grow_file(pages.size_bytes());
+  if (!offset) return {};
+  for (std::uint64_t page = pages.lo; page < pages.hi; page += kPageBytes) {
+    void* const bytes = window->at(page);
+    const off_t place = static_cast<off_t>(*offset + (page - pages.lo));
+    if (!write_page(file_, static_cast<const unsigned char*>(bytes), place) ||
+        mmap(bytes, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file_, place) ==
+            MAP_FAILED) {
+      return {};
+    }
+    shown_pages_.erase(page);
+    shared_pages_[page] = static_cast<std::uint64_t>(place);
+  }
+  return {.file = file_, .offset_bytes = *offset};
+}
+
+MemoryContents::FilePlace MemoryContents::share_page() {
+  const std::optional<std::uint64_t> offset = grow_file(kPageBytes);
+  return offset ? FilePlace{.file = file_, .offset_bytes = *offset} : FilePlace{};
+}
+
+void MemoryContents::put_into_file(MemoryHandle handle, FilePlace place) {
+  handle_places_[handle] = place;
+}
+
+MemoryContents::FilePlace MemoryContents::own_file(MemoryHandle handle) const {
+  const auto found = handle_places_.find(handle);
+  return found == handle_places_.end() ? FilePlace{} : found->second;
 }
 
 }  // namespace simcuda

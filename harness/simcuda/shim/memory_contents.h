@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -50,6 +51,21 @@ class MemoryContents {
   // The handle's memory is gone.
   void drop_handle(MemoryHandle handle, std::uint64_t size_bytes);
 
+  // Where bytes lie that another process can map, too.
+  struct FilePlace {
+    int file = -1;
+    std::uint64_t offset_bytes = 0;
+  };
+  // Moves whole pages into the file of shared bytes, where they are not there yet. Contents stay.
+  // Negative where the system does not do that, or the pages do not lie there in one piece.
+  [[nodiscard]] FilePlace share(Range pages);
+  // Whole pages of the same file that show nothing of the device.
+  [[nodiscard]] FilePlace share_page();
+  // The handle's bytes are those of a file from now on, before it is mapped. Owns the file.
+  void put_into_file(MemoryHandle handle, FilePlace place);
+  // Nothing where the handle has no file of its own.
+  [[nodiscard]] FilePlace own_file(MemoryHandle handle) const;
+
  private:
   struct Window {
     Range application;
@@ -67,8 +83,10 @@ class MemoryContents {
   // not do that.
   [[nodiscard]] bool show(const Window& window, std::uint64_t page, unsigned char value);
   void clear_page(const Window& window, std::uint64_t page);
-  // A mapped handle's bytes, which other mappings may show as well.
+  // A mapped handle's bytes, or a shared page's, which other mappings may show as well.
   [[nodiscard]] bool is_attached(std::uint64_t address) const;
+  // Offset of so many new bytes of file_; nothing where the system gives none.
+  [[nodiscard]] std::optional<std::uint64_t> grow_file(std::uint64_t size_bytes);
   // A file of one page whose bytes are all `value`; negative where there is none.
   [[nodiscard]] int pattern_file(unsigned char value);
 
@@ -79,8 +97,9 @@ class MemoryContents {
   std::unordered_set<std::uint64_t> touched_pages_;  // heap pages that were ever viewed
   std::unordered_set<std::uint64_t> shown_pages_;    // whose mirror is a file of show()
   std::map<unsigned char, int> pattern_files_;
-  std::map<std::uint64_t, Range> attached_;  // by lo
-  std::unordered_map<MemoryHandle, std::uint64_t> handle_offsets_;
+  std::map<std::uint64_t, Range> attached_;                        // by lo
+  std::unordered_map<MemoryHandle, FilePlace> handle_places_;      // file -1: file_
+  std::unordered_map<std::uint64_t, std::uint64_t> shared_pages_;  // their offsets in file_
   std::uint64_t file_end_bytes_ = 0;
   int file_ = -1;
 };

@@ -39,7 +39,11 @@ PointerPlace find_pointer_place(const ThreadState& thread, CUdeviceptr address) 
     return {.range = range, .size_bytes = range.size_bytes(), .index = thread.device};
   }
   const std::lock_guard lock(device->mutex);
-  const MemoryBlock block = device->core.find(address);
+  MemoryBlock block = device->core.find(address);
+  if (const Range opened = device->shared.opened_at(address); !opened.empty()) {
+    block.range = opened;
+    block.asked_bytes = opened.size_bytes();
+  }
   return {.device = device,
           .range = block.range,
           .size_bytes = block.asked_bytes,
@@ -73,6 +77,7 @@ CUresult give_attribute(const ThreadState& thread, void* data, CUpointer_attribu
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return give(data, place.is_managed);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return give(data, place.kind == MemoryKind::Heap);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return give(data, false);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:

@@ -31,7 +31,7 @@ bool get_pool_identity(const PoolIdentity& pool, int attribute, void* value) {
     case kAllocationType:
       return give(pool.allocation_type);
     case kExportHandleTypes:
-      return give(cudaMemHandleTypeNone);  // no pool here has handles
+      return give(pool.handle_types);
     case kLocationId:
       return give(pool.location_id);
     case kLocationType:

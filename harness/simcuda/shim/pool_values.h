@@ -22,8 +22,12 @@ struct PoolIdentity {
   int allocation_type = cudaMemAllocationTypePinned;
   int location_type = cudaMemLocationTypeDevice;
   int location_id = 0;
-  std::uint64_t max_bytes = 0;  // 0: none was asked for
+  std::uint64_t max_bytes = 0;               // 0: none was asked for
+  int handle_types = cudaMemHandleTypeNone;  // for other processes
 };
+[[nodiscard]] constexpr bool has_file_handles(const PoolIdentity& pool) {
+  return (pool.handle_types & cudaMemHandleTypePosixFileDescriptor) != 0;
+}
 // Whether the attribute is one of these; then the value is given.
 [[nodiscard]] bool get_pool_identity(const PoolIdentity& pool, int attribute, void* value);
 

@@ -40,6 +40,7 @@ cudaError_t create_device_pool(ThreadState& thread, cudaMemPool_t* result, Simul
   SimPool* pool = device.new_pool(outcome.pool);
   if (pool == nullptr) return cudaErrorMemoryAllocation;
   pool->identity = identity;
+  if (has_file_handles(identity)) device.shared_pools.push_back(pool);
   *result = reinterpret_cast<cudaMemPool_t>(pool);
   return cudaSuccess;
 }
@@ -59,7 +60,8 @@ cudaError_t create_pool(ThreadState& thread, cudaMemPool_t* result,
   const PoolIdentity identity{.allocation_type = properties->allocType,
                               .location_type = place->type,
                               .location_id = place->id,
-                              .max_bytes = properties->maxSize};
+                              .max_bytes = properties->maxSize,
+                              .handle_types = properties->handleTypes};
   if (is_host && !has_handles) {
     thread.charge(CostId::PoolCreate);
     return create_host_pool(thread, result, identity);
@@ -68,15 +70,15 @@ cudaError_t create_pool(ThreadState& thread, cudaMemPool_t* result,
     return cudaErrorInvalidValue;
   SimulatedDevice* const device = is_host ? current_device(thread) : device_at(place->id);
   if (device == nullptr) return cudaErrorInvalidValue;
-  if (has_handles) {
-    return lack(thread, "pool with handles for other processes",
-                "simcuda: pools cannot be shared between processes");
+  if (has_handles && (is_host || !has_file_handles(identity))) {
+    return lack(thread, "pool with handles other than of files",
+                "simcuda: pools of devices alone are shared between processes, as POSIX files");
   }
   return create_device_pool(thread, result, *device, identity);
 }
 
 cudaError_t destroy_pool(ThreadState& thread, cudaMemPool_t handle) {
-  SimPool* pool = resolve_pool(handle);
+  SimPool* pool = resolve_any_pool(handle);
   if (pool == nullptr || pool == pool->device->default_pool || pool->is_default) {
     return cudaErrorInvalidValue;
   }
@@ -153,6 +155,9 @@ cudaError_t trim_pool(ThreadState& thread, cudaMemPool_t pool, std::size_t keep_
 cudaError_t set_pool_access(ThreadState& thread, cudaMemPool_t pool,
                             const cudaMemAccessDesc* descriptions, std::size_t count) {
   thread.charge(CostId::PoolSetAttribute);
+  if (SimPool* const any = resolve_any_pool(pool); any != nullptr && any->is_imported) {
+    return descriptions == nullptr && count != 0 ? cudaErrorInvalidValue : cudaSuccess;
+  }
   return with_pool(pool, [&](MemoryPool&, SimPool& object) {
     return descriptions == nullptr && count != 0 ? cudaErrorInvalidValue
                                                  : set_access(object, descriptions, count);
@@ -216,11 +221,6 @@ cudaError_t pool_of_location(ThreadState& thread, cudaMemPool_t* pool,
   }
   return role == PoolRole::Default ? default_pool(thread, pool, place->id)
                                    : current_pool(thread, pool, place->id);
-}
-
-// No pool has handles for other processes.
-cudaError_t export_pool(cudaMemPool_t pool) {
-  return with_pool(pool, [](MemoryPool&, SimPool&) { return cudaErrorInvalidValue; });
 }
 
 cudaError_t set_current_pool(ThreadState& thread, int index, cudaMemPool_t pool) {
@@ -338,17 +338,6 @@ SIMCUDA_EXPORT CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPoo
     return as_result(error);
   });
 }
-
-SIMCUDA_EXPORT cudaError_t cudaMemPoolExportToShareableHandle(void* /*handle*/, cudaMemPool_t pool,
-                                                              cudaMemAllocationHandleType type,
-                                                              unsigned int flags) {
-  return runtime_call<"cudaMemPoolExportToShareableHandle">(
-      {number(pool), as_number(type), flags}, [&](ThreadState&) { return export_pool(pool); });
-}
-SIMCUDA_DRIVER(cuMemPoolExportToShareableHandle,
-               (void* /*handle*/, CUmemoryPool pool, CUmemAllocationHandleType type,
-                unsigned long long flags),
-               (number(pool), as_number(type), flags), export_pool(pool))
 
 #if CUDART_VERSION >= 13000
 SIMCUDA_EXPORT cudaError_t cudaMemGetDefaultMemPool(cudaMemPool_t* pool, cudaMemLocation* location,

@@ -81,6 +81,7 @@ SimulatedDevice::SimulatedDevice(DevicePlace place, const Profile& device_profil
       contents(place, memory_bytes(device_profile, setup)),
       core(make_config(device_profile, contents, setup)),
       cleaner(device_profile.clean_bytes_per_us),
+      shared(place.index, contents, core),
       limits(device_profile.limits) {
   default_pool = new_pool(kDefaultPool);
   current_pool = default_pool;
@@ -157,6 +158,7 @@ void SimulatedDevice::reset(std::uint64_t now_ns) {
     recycle(&event);
   });
   host_functions.clear();
+  shared.end_all();
   for (const Range& range : core.free_heap()) contents.discard(range);
   limits = profile.limits;
 }
@@ -248,7 +250,12 @@ StreamRef resolve_stream(ThreadState& thread, cudaStream_t stream) {
 
 SimEvent* resolve_event(cudaEvent_t event) { return live_object<SimEvent>(event); }
 
-SimPool* resolve_pool(cudaMemPool_t pool) { return live_object<SimPool>(pool); }
+SimPool* resolve_any_pool(cudaMemPool_t pool) { return live_object<SimPool>(pool); }
+
+SimPool* resolve_pool(cudaMemPool_t pool) {
+  SimPool* const object = resolve_any_pool(pool);
+  return object == nullptr || object->is_imported ? nullptr : object;
+}
 
 SimulatedDevice* device_of_address(std::uint64_t address) {
   for (int i = 0; i < device_count(); ++i) {

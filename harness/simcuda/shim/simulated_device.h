@@ -20,6 +20,7 @@
 #include "harness/simcuda/shim/memory_contents.h"
 #include "harness/simcuda/shim/pool_values.h"
 #include "harness/simcuda/shim/profile.h"
+#include "harness/simcuda/shim/shared_blocks.h"
 
 namespace simcuda {
 
@@ -50,8 +51,9 @@ struct SimPool {
   std::atomic<PoolId> id = 0;
   std::atomic<bool> live = false;
   PoolIdentity identity;
-  bool is_host = false;     // its memory is the host's
-  bool is_default = false;  // of a place of the host; never destroyed
+  bool is_host = false;      // its memory is the host's
+  bool is_default = false;   // of a place of the host; never destroyed
+  bool is_imported = false;  // another process's: only opens blocks, is set access and destroyed
   // By device; none at first. A device's own pool needs none.
   std::array<cudaMemAccessFlags, kDeviceCountMax> peer_access{};
 };
@@ -82,9 +84,11 @@ class SimulatedDevice {
   MemoryContents contents;
   Device core;
   MemoryCleaner cleaner;
+  SharedBlocks shared;
   std::uint64_t held_host_bytes = 0;  // as simcu_hold_host() said
   SimPool* default_pool = nullptr;
   SimPool* current_pool = nullptr;
+  std::vector<const SimPool*> shared_pools;  // those with handles for other processes, live or not
   std::vector<PendingHostFunction> host_functions;  // behind closed gates
   std::condition_variable gate_opened;
   std::map<int, std::uint64_t> limits;  // by cudaLimit
@@ -144,6 +148,8 @@ struct StreamRef {
 // Null where the handle is not valid.
 [[nodiscard]] SimEvent* resolve_event(cudaEvent_t event);
 [[nodiscard]] SimPool* resolve_pool(cudaMemPool_t pool);
+// Also one of another process, which resolve_pool does not take for a pool.
+[[nodiscard]] SimPool* resolve_any_pool(cudaMemPool_t pool);
 
 // The device of the calling thread; null where there are no devices.
 [[nodiscard]] SimulatedDevice* current_device(const ThreadState& thread);

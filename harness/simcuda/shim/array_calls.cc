@@ -1,0 +1,269 @@
+// The functions of arrays: made, freed, asked, copied. In: what the calls take. Out: their codes.
+#include <cstdint>
+#include <optional>
+
+#include "harness/simcuda/shim/arrays.h"
+#include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/twins.h"
+
+namespace simcuda {
+namespace {
+
+// Bytes of a plane's rows, from (x bytes, y) on.
+struct Part {
+  std::size_t x_bytes = 0;
+  std::size_t y = 0;
+  std::size_t width_bytes = 0;
+  std::size_t height = 0;
+};
+
+std::optional<void*> place_of(const Array& array, const Part& part) {
+  const bool fits = part.x_bytes <= array.pitch_bytes && part.y <= array.row_count() &&
+                    part.width_bytes <= array.pitch_bytes - part.x_bytes &&
+                    part.height <= array.row_count() - part.y;
+  if (!fits) return std::nullopt;
+  return reinterpret_cast<void*>(array.address + part.y * array.pitch_bytes + part.x_bytes);
+}
+
+cudaError_t copy_to(cudaArray_const_t handle, const Part& part, const void* from,
+                    std::size_t pitch_bytes, cudaMemcpyKind kind) {
+  const std::optional<Array> array = find_array(number(handle));
+  if (!array) return cudaErrorInvalidResourceHandle;
+  const std::optional<void*> to = place_of(*array, part);
+  if (!to) return cudaErrorInvalidValue;
+  return cudaMemcpy2D(*to, array->pitch_bytes, from, pitch_bytes, part.width_bytes, part.height,
+                      kind);
+}
+
+cudaError_t copy_from(void* to, std::size_t pitch_bytes, cudaArray_const_t handle, const Part& part,
+                      cudaMemcpyKind kind) {
+  const std::optional<Array> array = find_array(number(handle));
+  if (!array) return cudaErrorInvalidResourceHandle;
+  const std::optional<void*> from = place_of(*array, part);
+  if (!from) return cudaErrorInvalidValue;
+  return cudaMemcpy2D(to, pitch_bytes, *from, array->pitch_bytes, part.width_bytes, part.height,
+                      kind);
+}
+
+CUarray_format driver_format(const cudaChannelFormatDesc& format) {
+  const bool is_float = format.f == cudaChannelFormatKindFloat;
+  const bool is_signed = format.f == cudaChannelFormatKindSigned;
+  switch (format.x) {
+    case 8:
+      return is_signed ? CU_AD_FORMAT_SIGNED_INT8 : CU_AD_FORMAT_UNSIGNED_INT8;
+    case 16:
+      return is_float    ? CU_AD_FORMAT_HALF
+             : is_signed ? CU_AD_FORMAT_SIGNED_INT16
+                         : CU_AD_FORMAT_UNSIGNED_INT16;
+    default:
+      return is_float    ? CU_AD_FORMAT_FLOAT
+             : is_signed ? CU_AD_FORMAT_SIGNED_INT32
+                         : CU_AD_FORMAT_UNSIGNED_INT32;
+  }
+}
+
+std::optional<cudaChannelFormatDesc> runtime_format(CUarray_format format, unsigned channels) {
+  cudaChannelFormatKind kind = cudaChannelFormatKindUnsigned;
+  int bits = 32;
+  switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+      bits = 8;
+      break;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+      bits = 16;
+      break;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+      break;
+    case CU_AD_FORMAT_SIGNED_INT8:
+      bits = 8;
+      kind = cudaChannelFormatKindSigned;
+      break;
+    case CU_AD_FORMAT_SIGNED_INT16:
+      bits = 16;
+      kind = cudaChannelFormatKindSigned;
+      break;
+    case CU_AD_FORMAT_SIGNED_INT32:
+      kind = cudaChannelFormatKindSigned;
+      break;
+    case CU_AD_FORMAT_HALF:
+      bits = 16;
+      kind = cudaChannelFormatKindFloat;
+      break;
+    case CU_AD_FORMAT_FLOAT:
+      kind = cudaChannelFormatKindFloat;
+      break;
+    default:
+      return std::nullopt;
+  }
+  if (channels != 1 && channels != 2 && channels != 4) return std::nullopt;
+  return cudaChannelFormatDesc{bits, channels > 1 ? bits : 0, channels > 2 ? bits : 0,
+                               channels > 2 ? bits : 0, kind};
+}
+
+cudaError_t create_described(ThreadState& thread, CUarray* result, CUarray_format format,
+                             unsigned channels, const cudaExtent& extent, unsigned flags) {
+  const std::optional<cudaChannelFormatDesc> described = runtime_format(format, channels);
+  if (result == nullptr || !described) return cudaErrorInvalidValue;
+  std::uint64_t handle = 0;
+  const cudaError_t error = make_array(thread, &handle, &*described, extent, 1, flags);
+  if (error == cudaSuccess) *result = reinterpret_cast<CUarray>(handle);
+  return error;
+}
+
+// The runtime's arrays are the driver's.
+template <class Result>
+cudaError_t give_array(ThreadState& thread, Result* result, const cudaChannelFormatDesc* format,
+                       const cudaExtent& extent, unsigned level_count, unsigned flags) {
+  std::uint64_t handle = 0;
+  const cudaError_t error =
+      make_array(thread, result == nullptr ? nullptr : &handle, format, extent, level_count, flags);
+  if (error == cudaSuccess) *result = reinterpret_cast<Result>(handle);
+  return error;
+}
+
+}  // namespace
+
+SIMCUDA_EXPORT cudaError_t cudaMallocArray(cudaArray_t* array, const cudaChannelFormatDesc* format,
+                                           size_t width, size_t height, unsigned int flags) {
+  return runtime_call<"cudaMallocArray">({width, height, flags}, [&](ThreadState& thread) {
+    return give_array(thread, array, format, {width, height, 0}, 1, flags);
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMalloc3DArray(cudaArray_t* array,
+                                             const cudaChannelFormatDesc* format, cudaExtent extent,
+                                             unsigned int flags) {
+  return runtime_call<"cudaMalloc3DArray">(
+      {extent.width, extent.height, extent.depth, flags},
+      [&](ThreadState& thread) { return give_array(thread, array, format, extent, 1, flags); });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMallocMipmappedArray(cudaMipmappedArray_t* array,
+                                                    const cudaChannelFormatDesc* format,
+                                                    cudaExtent extent, unsigned int level_count,
+                                                    unsigned int flags) {
+  return runtime_call<"cudaMallocMipmappedArray">(
+      {extent.width, extent.height, extent.depth, level_count, flags}, [&](ThreadState& thread) {
+        return make_mipmap(thread, array, format, extent, level_count, flags);
+      });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaGetMipmappedArrayLevel(cudaArray_t* array,
+                                                      cudaMipmappedArray_const_t mipmap,
+                                                      unsigned int level) {
+  return runtime_call<"cudaGetMipmappedArrayLevel">(
+      {number(mipmap), level}, [&](ThreadState&) { return level_of(array, mipmap, level); });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaFreeArray(cudaArray_t array) {
+  return runtime_call<"cudaFreeArray">({number(array)}, [&](ThreadState& thread) {
+    return array == nullptr ? cudaSuccess : drop_array(thread, number(array));
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaFreeMipmappedArray(cudaMipmappedArray_t array) {
+  return runtime_call<"cudaFreeMipmappedArray">(
+      {number(array)}, [&](ThreadState& thread) { return drop_mipmap(thread, array); });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaArrayGetInfo(cudaChannelFormatDesc* format, cudaExtent* extent,
+                                            unsigned int* flags, cudaArray_t array) {
+  return runtime_call<"cudaArrayGetInfo">({number(array)}, [&](ThreadState&) {
+    const std::optional<Array> found = find_array(number(array));
+    if (!found) return cudaErrorInvalidResourceHandle;
+    if (format != nullptr) *format = found->format;
+    if (extent != nullptr) *extent = found->extent;
+    if (flags != nullptr) *flags = found->flags;
+    return cudaSuccess;
+  });
+}
+
+// As the header's: what a GPU answers for arrays that are neither deferred nor sparse. None is
+// here.
+SIMCUDA_EXPORT cudaError_t cudaArrayGetMemoryRequirements(cudaArrayMemoryRequirements* /*what*/,
+                                                          cudaArray_t array, int /*device*/) {
+  return runtime_call<"cudaArrayGetMemoryRequirements">(
+      {number(array)}, [&](ThreadState&) { return cudaErrorInvalidValue; });
+}
+SIMCUDA_EXPORT cudaError_t cudaArrayGetSparseProperties(cudaArraySparseProperties* /*what*/,
+                                                        cudaArray_t array) {
+  return runtime_call<"cudaArrayGetSparseProperties">(
+      {number(array)}, [&](ThreadState&) { return cudaErrorInvalidValue; });
+}
+
+SIMCUDA_EXPORT cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w,
+                                                           cudaChannelFormatKind kind) {
+  return {x, y, z, w, kind};
+}
+
+SIMCUDA_EXPORT cudaError_t cudaGetChannelDesc(cudaChannelFormatDesc* format,
+                                              cudaArray_const_t array) {
+  return runtime_call<"cudaGetChannelDesc">({number(array)}, [&](ThreadState&) {
+    const std::optional<Array> found = find_array(number(array));
+    if (format == nullptr || !found) return cudaErrorInvalidValue;
+    *format = found->format;
+    return cudaSuccess;
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMemcpy2DToArray(cudaArray_t to, size_t x_bytes, size_t y,
+                                               const void* from, size_t pitch_bytes,
+                                               size_t width_bytes, size_t height,
+                                               cudaMemcpyKind kind) {
+  return copy_to(to, {x_bytes, y, width_bytes, height}, from, pitch_bytes, kind);
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMemcpy2DFromArray(void* to, size_t pitch_bytes,
+                                                 cudaArray_const_t from, size_t x_bytes, size_t y,
+                                                 size_t width_bytes, size_t height,
+                                                 cudaMemcpyKind kind) {
+  return copy_from(to, pitch_bytes, from, {x_bytes, y, width_bytes, height}, kind);
+}
+
+// Rows that follow one another are one piece here.
+SIMCUDA_EXPORT cudaError_t cudaMemcpyToArray(cudaArray_t to, size_t x_bytes, size_t y,
+                                             const void* from, size_t size_bytes,
+                                             cudaMemcpyKind kind) {
+  const std::optional<Array> array = find_array(number(to));
+  if (!array) return cudaErrorInvalidResourceHandle;
+  const std::uint64_t begin = y * array->pitch_bytes + x_bytes;
+  const std::uint64_t whole = array->pitch_bytes * array->row_count();
+  if (begin > whole || size_bytes > whole - begin) return cudaErrorInvalidValue;
+  return cudaMemcpy(reinterpret_cast<void*>(array->address + begin), from, size_bytes, kind);
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMemcpyFromArray(void* to, cudaArray_const_t from, size_t x_bytes,
+                                               size_t y, size_t size_bytes, cudaMemcpyKind kind) {
+  const std::optional<Array> array = find_array(number(from));
+  if (!array) return cudaErrorInvalidResourceHandle;
+  const std::uint64_t begin = y * array->pitch_bytes + x_bytes;
+  const std::uint64_t whole = array->pitch_bytes * array->row_count();
+  if (begin > whole || size_bytes > whole - begin) return cudaErrorInvalidValue;
+  return cudaMemcpy(to, reinterpret_cast<const void*>(array->address + begin), size_bytes, kind);
+}
+
+SIMCUDA_DRIVER(cuArrayCreate, (CUarray * array, const CUDA_ARRAY_DESCRIPTOR* what), (),
+               what == nullptr ? cudaErrorInvalidValue
+                               : create_described(thread, array, what->Format, what->NumChannels,
+                                                  {what->Width, what->Height, 0}, 0))
+SIMCUDA_DRIVER(cuArray3DCreate, (CUarray * array, const CUDA_ARRAY3D_DESCRIPTOR* what), (),
+               what == nullptr
+                   ? cudaErrorInvalidValue
+                   : create_described(thread, array, what->Format, what->NumChannels,
+                                      {what->Width, what->Height, what->Depth}, what->Flags))
+SIMCUDA_DRIVER(cuArrayDestroy, (CUarray array), (number(array)), drop_array(thread, number(array)))
+
+SIMCUDA_EXPORT CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR* what, CUarray array) {
+  return driver_call<"cuArrayGetDescriptor">({number(array)}, [&](ThreadState&) {
+    const std::optional<Array> found = find_array(number(array));
+    if (what == nullptr || !found) return CUDA_ERROR_INVALID_VALUE;
+    what->Width = found->extent.width;
+    what->Height = found->extent.height;
+    what->Format = driver_format(found->format);
+    what->NumChannels = static_cast<unsigned>(found->element_bytes * 8 /
+                                              static_cast<std::uint64_t>(found->format.x));
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // namespace simcuda

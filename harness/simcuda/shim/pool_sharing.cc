@@ -1,0 +1,148 @@
+// Pools for other processes: a file stands for the pool, and a record for each of its blocks. In:
+// pools that were made with handles of files, their blocks, and what another process sent. Out:
+// files and records, and pools that only open blocks. Codes are an H200's (driver 580.159.04,
+// 2026-11-27).
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/sharing.h"
+#include "harness/simcuda/shim/simulated_device.h"
+#include "harness/simcuda/shim/twins.h"
+
+namespace simcuda {
+namespace {
+
+cudaError_t export_pool(void* handle, cudaMemPool_t pool, int type, std::uint64_t flags) {
+  const SimPool* const object = resolve_pool(pool);
+  if (handle == nullptr || object == nullptr || flags != 0 ||
+      type != cudaMemHandleTypePosixFileDescriptor || !has_file_handles(object->identity)) {
+    return cudaErrorInvalidValue;
+  }
+  const int file = record_file("simcuda pool",
+                               sealed({.kind = SharedKind::Pool, .device = object->device->index}));
+  if (file < 0) return cudaErrorMemoryAllocation;
+  std::memcpy(handle, &file, sizeof file);
+  return cudaSuccess;
+}
+
+cudaError_t import_pool(ThreadState& thread, cudaMemPool_t* result, void* handle, int type,
+                        std::uint64_t flags) {
+  SimulatedDevice* const device = current_device(thread);
+  if (result == nullptr || device == nullptr || flags != 0 ||
+      type != cudaMemHandleTypePosixFileDescriptor) {
+    return cudaErrorInvalidValue;
+  }
+  ShareRecord record;
+  const int file = static_cast<int>(number(handle));
+  if (const cudaError_t bad = read_record(file, SharedKind::Pool, &record); bad != cudaSuccess) {
+    return bad;
+  }
+  const std::lock_guard lock(device->mutex);
+  const PoolOutcome outcome = device->core.create_pool(0);
+  SimPool* const pool = device->new_pool(outcome.pool);
+  if (outcome.status != Status::Ok || pool == nullptr) return cudaErrorMemoryAllocation;
+  pool->is_imported = true;
+  *result = reinterpret_cast<cudaMemPool_t>(pool);
+  return cudaSuccess;
+}
+
+// Whether a pool with handles has the block.
+bool is_of_shared_pool(SimulatedDevice& device, Range block) {
+  return std::ranges::any_of(device.shared_pools, [&](const SimPool* pool) {
+    const MemoryPool* const core = pool->live ? device.core.pool(pool->id) : nullptr;
+    return core != nullptr && !core->find(block.lo).empty();
+  });
+}
+
+template <class Data>
+cudaError_t export_pointer(ThreadState& thread, Data* data, std::uint64_t address) {
+  SimulatedDevice* const device = device_of_address(address);
+  if (data == nullptr || device == nullptr) return cudaErrorInvalidValue;
+  const std::lock_guard lock(device->mutex);
+  const MemoryBlock block = device->core.find(address);
+  if (block.kind != MemoryKind::Pool || block.range.lo != address ||
+      !is_of_shared_pool(*device, block.range)) {
+    return cudaErrorInvalidValue;
+  }
+  const ShareRecord record =
+      device->shared.give(block.range, block.asked_bytes, SharedKind::PoolBlock);
+  if (record.size_bytes == 0) {
+    return explain(thread, cudaErrorNotSupported,
+                   "simcuda: this system does not let processes share the block's pages");
+  }
+  put(record, data);
+  return cudaSuccess;
+}
+
+template <class Data>
+cudaError_t import_pointer(std::uint64_t* address, cudaMemPool_t pool, const Data* data) {
+  const SimPool* const object = resolve_any_pool(pool);
+  if (address == nullptr || data == nullptr || object == nullptr || !object->is_imported) {
+    return cudaErrorInvalidValue;
+  }
+  const ShareRecord record = record_of(*data);
+  if (!is_sealed(record, SharedKind::PoolBlock)) return cudaErrorInvalidValue;
+  SimulatedDevice& device = *object->device;
+  const std::lock_guard lock(device.mutex);
+  const SharedBlocks::Opened opened = device.shared.open(record);
+  if (opened.error == cudaSuccess) *address = opened.address;
+  return opened.error;
+}
+
+}  // namespace
+
+SIMCUDA_EXPORT cudaError_t cudaMemPoolExportToShareableHandle(void* handle, cudaMemPool_t pool,
+                                                              cudaMemAllocationHandleType type,
+                                                              unsigned int flags) {
+  return runtime_call<"cudaMemPoolExportToShareableHandle">(
+      {number(pool), as_number(type), flags},
+      [&](ThreadState&) { return export_pool(handle, pool, type, flags); });
+}
+SIMCUDA_DRIVER(cuMemPoolExportToShareableHandle,
+               (void* handle, CUmemoryPool pool, CUmemAllocationHandleType type,
+                unsigned long long flags),
+               (number(pool), as_number(type), flags), export_pool(handle, pool, type, flags))
+
+SIMCUDA_EXPORT cudaError_t cudaMemPoolImportFromShareableHandle(cudaMemPool_t* pool, void* handle,
+                                                                cudaMemAllocationHandleType type,
+                                                                unsigned int flags) {
+  return runtime_call<"cudaMemPoolImportFromShareableHandle">(
+      {number(handle), as_number(type), flags},
+      [&](ThreadState& thread) { return import_pool(thread, pool, handle, type, flags); });
+}
+SIMCUDA_DRIVER(cuMemPoolImportFromShareableHandle,
+               (CUmemoryPool * pool, void* handle, CUmemAllocationHandleType type,
+                unsigned long long flags),
+               (number(handle), as_number(type), flags),
+               import_pool(thread, pool, handle, type, flags))
+
+SIMCUDA_EXPORT cudaError_t cudaMemPoolExportPointer(cudaMemPoolPtrExportData* data, void* pointer) {
+  return runtime_call<"cudaMemPoolExportPointer">({number(pointer)}, [&](ThreadState& thread) {
+    return export_pointer(thread, data, number(pointer));
+  });
+}
+SIMCUDA_DRIVER(cuMemPoolExportPointer, (CUmemPoolPtrExportData * data, CUdeviceptr pointer),
+               (pointer), export_pointer(thread, data, pointer))
+
+SIMCUDA_EXPORT cudaError_t cudaMemPoolImportPointer(void** pointer, cudaMemPool_t pool,
+                                                    cudaMemPoolPtrExportData* data) {
+  return runtime_call<"cudaMemPoolImportPointer">({number(pool)}, [&](ThreadState&) {
+    std::uint64_t address = 0;
+    const cudaError_t error = import_pointer(pointer == nullptr ? nullptr : &address, pool, data);
+    if (error == cudaSuccess) *pointer = reinterpret_cast<void*>(address);
+    return error;
+  });
+}
+SIMCUDA_EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr* pointer, CUmemoryPool pool,
+                                               CUmemPoolPtrExportData* data) {
+  return driver_call<"cuMemPoolImportPointer">({number(pool)}, [&](ThreadState&) {
+    std::uint64_t address = 0;
+    const cudaError_t error = import_pointer(pointer == nullptr ? nullptr : &address, pool, data);
+    if (error == cudaSuccess) *pointer = address;
+    return as_result(error);
+  });
+}
+
+}  // namespace simcuda
