@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Does a job take on the card what `allocmark estimate` said before? The jobs are those of estimates_jobs.py.
 
-usage: estimates_card.py predict ALLOCMARK FOLDER [--card sim:h100] [--pytorch 2.11]   writes FOLDER/predictions.json; no GPU
+usage: estimates_card.py predict ALLOCMARK FOLDER [--only NAME,...] [--card sim:h100] [--pytorch 2.11]
+                                                             writes FOLDER/predictions.json; no GPU
        estimates_card.py measure FOLDER [--only NAME,...]        runs each job; needs a GPU, PyTorch, transformers and (lora) peft
        estimates_card.py page FOLDER                             writes FOLDER/README.md from both
 
@@ -33,9 +34,14 @@ def workload(name, config_file):
     return f"{kind}:{config_file},{keys}" + (f",steps={STEPS}" if kind == "train" else "")
 
 
+def wanted(arguments):
+    return arguments.only.split(",") if arguments.only else list(JOBS)
+
+
 def predict(arguments):
     rows = {}
-    for name, (model, _, _) in JOBS.items():
+    for name in wanted(arguments):
+        model = JOBS[name][0]
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "config.json")
             with open(path, "w") as file:
@@ -173,7 +179,7 @@ def run_one(name, folder, record):
 def measure(arguments):
     import torch  # noqa: F401  (before the children are made, so that each has it)
     import transformers  # noqa: F401
-    for name in arguments.only.split(",") if arguments.only else JOBS:
+    for name in wanted(arguments):
         child = os.fork()
         if child == 0:
             run_one(name, arguments.folder, arguments.record)
@@ -197,7 +203,8 @@ def page(arguments):
         measured = {row["job"]: row for row in map(json.loads, file)}
     rows, misses = [], {"live": [], "reserved": [], "nvidia_smi": []}
     covered = []
-    for name, (model, kind, keys) in JOBS.items():
+    for name in predicted["jobs"]:
+        model, kind, keys = JOBS[name]
         said, was = predicted["jobs"][name], measured.get(name, {"failure": "not run"})
         problem = said.get("refused") or was.get("failure")
         if problem:
@@ -211,7 +218,7 @@ def page(arguments):
         rows.append(f"| `{name}` | {model} | `{kind}:{keys}` | " + " | ".join(cells) + f" | {'yes' if covered[-1] else '**no**'} |")
     first = next(iter(measured.values()))
     lines = [
-        "# What `allocmark estimate` said of 26 jobs, and what they took on a card", "",
+        f"# What `allocmark estimate` said of {len(predicted['jobs'])} jobs, and what they took on a card", "",
         "`scripts/measure/estimates_card.py` makes this page. The predictions were committed before the jobs ran",
         f"(`predictions.json`, {predicted['card']}, PyTorch {predicted['pytorch']}). Each job is a model's `config.json` and the keys of",
         "`estimate`; the program reads the same table (`estimates_jobs.py`). Models have random weights, and three steps are trained.",
@@ -242,8 +249,9 @@ def main():
             command.add_argument("--card", default="sim:h100", help="the card to predict for [sim:h100]")
             command.add_argument("--pytorch", default="2.11", help="the release of PyTorch [2.11]")
         command.add_argument("folder", help="where predictions, rows and the page are; made where it is missing")
-        if name == "measure":
+        if name != "page":
             command.add_argument("--only", help="names of jobs, with commas between")
+        if name == "measure":
             command.add_argument("--record", action="store_true", help="also write a memory snapshot with history of each job")
     arguments = parser.parse_args()
     os.makedirs(arguments.folder, exist_ok=True)
