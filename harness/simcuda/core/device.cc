@@ -38,7 +38,7 @@ Outcome Device::deallocate(std::uint64_t address, std::uint64_t now_ns) {
     // The driver takes it that all work on the block has ended, and does not wait.
     note_pool_took(address, *holder, std::nullopt);
     outcome = holder->deallocate_now(address);
-    outcome.work.chunks_returned += retire_pools(now_ns);
+    retire_pools(now_ns, outcome.work);
     return outcome;
   }
   // A graph's block is freed at once as well.
@@ -133,7 +133,7 @@ Outcome Device::destroy_pool(PoolId pool, std::uint64_t now_ns) {
       ++unnamed_pool_count_;
     }
   }
-  outcome.work.chunks_returned = retire_pools(now_ns);
+  retire_pools(now_ns, outcome.work);
   return outcome;
 }
 
@@ -161,7 +161,7 @@ Outcome Device::deallocate_async(std::uint64_t address, StreamId stream, std::ui
   if (MemoryPool* const holder = pool_holding(address)) {
     note_pool_took(address, *holder, stream);
     outcome = holder->deallocate_on(address, stream, now_ns);
-    outcome.work.chunks_returned += retire_pools(now_ns);
+    retire_pools(now_ns, outcome.work);
     return outcome;
   }
   if (graph_memory_ != nullptr && graph_memory_->end_block(address, stream, now_ns)) {
@@ -280,7 +280,7 @@ Outcome Device::after_wait(const Finish& finish, std::uint64_t now_ns,
   for (const PoolSlot& slot : pools_) {
     slot.pool->settle(any_moved, whole_device, outcome.work);
   }
-  outcome.work.chunks_returned += retire_pools(std::max(now_ns, finish.finish_ns));
+  retire_pools(std::max(now_ns, finish.finish_ns), outcome.work);
   return outcome;
 }
 
@@ -362,17 +362,14 @@ void Device::give_back_stream_pages(Work& work) {
 
 // Removes destroyed pools whose last block is free; returns the chunks that went back to the
 // device.
-std::uint64_t Device::retire_pools(std::uint64_t now_ns) {
-  std::uint64_t chunk_count = 0;
-  if (unnamed_pool_count_ == 0) {
-    return chunk_count;
-  }
+void Device::retire_pools(std::uint64_t now_ns, Work& work) {
+  if (unnamed_pool_count_ == 0) return;
   for (auto slot = pools_.begin(); slot != pools_.end();) {
     if (slot->named || !slot->pool->idle(now_ns)) {
       ++slot;
       continue;
     }
-    chunk_count += slot->pool->usage().reserved_bytes / kChunkBytes;
+    slot->pool->count_returned(slot->pool->usage().reserved_bytes / kChunkBytes, work);
     if (slot->in_area) {
       const bool given = area_.give(slot->pool->range().lo);
       ALLOCMARK_ASSERT(given);
@@ -380,7 +377,6 @@ std::uint64_t Device::retire_pools(std::uint64_t now_ns) {
     slot = pools_.erase(slot);
     --unnamed_pool_count_;
   }
-  return chunk_count;
 }
 
 }  // namespace simcuda

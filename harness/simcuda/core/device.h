@@ -151,7 +151,7 @@ class Device {
   [[nodiscard]] Outcome after_wait(const Finish& finish, std::uint64_t now_ns,
                                    const FinishedThrough& finished_through,
                                    bool whole_device = false);
-  std::uint64_t retire_pools(std::uint64_t now_ns);
+  void retire_pools(std::uint64_t now_ns, Work& work);
   void forget_ended_streams(std::uint64_t now_ns);
   // Mapped memory by handle and offset, so that two addresses of one place are one place.
   [[nodiscard]] std::vector<order::Piece> pieces_of(Range block) const;

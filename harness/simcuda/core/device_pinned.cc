@@ -8,8 +8,9 @@ PoolOutcome Device::create_host_pool(Range range) {
   PoolOutcome outcome;
   outcome.pool = next_pool_++;
   PhysicalMemory& memory = config_.host.is_one_pool ? memory_ : host_memory_;
-  add_slot({.id = outcome.pool, .memory = &memory, .pool = nullptr},
-           {.range = range, .chunk_count_max = range.size_bytes() / kChunkBytes / 2});
+  add_slot(
+      {.id = outcome.pool, .memory = &memory, .pool = nullptr},
+      {.range = range, .chunk_count_max = range.size_bytes() / kChunkBytes / 2, .is_host = true});
   return outcome;
 }
 

@@ -43,6 +43,7 @@ class MemoryPool {
   struct Setup {
     Range range;                        // multiples of 32 MiB
     std::uint64_t chunk_count_max = 0;  // of this pool (maxSize)
+    bool is_host = false;               // its chunks are the host's memory
   };
   // `known_streams` is the device's; `on_shortage` makes the other pools give back their free
   // chunks. All four have to outlive the pool.
@@ -52,6 +53,10 @@ class MemoryPool {
   MemoryPool& operator=(const MemoryPool&) = delete;
   ~MemoryPool();  // gives every chunk back to the device
 
+  // The work of giving back so many chunks.
+  void count_returned(std::uint64_t chunk_count, Work& work) const {
+    (setup_.is_host ? work.host_chunks_returned : work.chunks_returned) += chunk_count;
+  }
   [[nodiscard]] AllocationOutcome allocate(std::uint64_t size_bytes, StreamId stream,
                                            std::uint64_t now_ns);
   // A live block of this pool, else InvalidValue. `stream` is the one of the free.

@@ -22,7 +22,8 @@ struct Work {
   std::uint64_t pages_returned = 0;   // and gave back
   std::uint64_t chunks_taken = 0;     // 32 MiB pool chunks newly taken from the device
   std::uint64_t chunks_returned = 0;  // and given back to it, by any pool
-  std::uint64_t chunks_mapped = 0;    // pool chunks attached to an address (taken or moved)
+  std::uint64_t host_chunks_returned = 0;  // given back to the host by its pools; in no other count
+  std::uint64_t chunks_mapped = 0;         // pool chunks attached to an address (taken or moved)
   std::uint64_t chunks_unmapped = 0;  // pool chunks detached from an address (returned or moved)
   bool served_by_slab =
       false;  // a small request was met by an existing slab; a small free kept its slab
@@ -36,6 +37,7 @@ struct Work {
     pages_returned += other.pages_returned;
     chunks_taken += other.chunks_taken;
     chunks_returned += other.chunks_returned;
+    host_chunks_returned += other.host_chunks_returned;
     chunks_mapped += other.chunks_mapped;
     chunks_unmapped += other.chunks_unmapped;
     served_by_slab |= other.served_by_slab;

@@ -119,7 +119,7 @@ void MemoryPool::release_until(std::uint64_t limit_bytes, ChunkSpan within, Work
     }
     unmap_free_chunk(*chunk, work);
     memory_.return_chunk();
-    ++work.chunks_returned;
+    count_returned(1, work);
   }
 }
 

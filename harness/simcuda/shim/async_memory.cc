@@ -9,6 +9,7 @@
 #include "harness/simcuda/shim/host_pools.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/memory_bytes.h"
+#include "harness/simcuda/shim/pinning_costs.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/twins.h"
 
@@ -31,7 +32,10 @@ cudaError_t allocate_from(ThreadState& thread, void** pointer, std::size_t size_
   *pointer = reinterpret_cast<void*>(outcome.address);
   charge_work(thread, device, outcome.work);
   // Chunks that the pool has already cost as much where they have to move.
-  if (outcome.work.chunks_mapped != 0) {
+  if (from.is_host && outcome.work.chunks_mapped != 0) {
+    charge_pinning(thread, CostId::MallocHost, outcome.work.chunks_mapped * kChunkBytes,
+                   kPoolChunk);
+  } else if (outcome.work.chunks_mapped != 0) {
     thread.charge(CostId::MallocAsyncChunks, outcome.work.chunks_mapped, device.core.used_bytes());
   } else {
     thread.charge(CostId::MallocAsync, 0, free_block_count);

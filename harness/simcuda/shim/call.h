@@ -89,6 +89,12 @@ struct ThreadState {
           std::max(displaced_bytes, simcuda::displaced_bytes(cost, device_used_bytes));
     }
   }
+  // That many thousandths of one sample.
+  void charge_part(CostId cost, std::uint64_t size, std::uint64_t thousandths) {
+    const std::uint64_t before_ns = clock.modelled_ns;
+    charge(cost, size);
+    clock.modelled_ns = before_ns + (clock.modelled_ns - before_ns) * thousandths / 1000;
+  }
   // A call that a slab serves: the driver's long calls leave it a cold cache, so its size in the
   // profile is which quick call in a row it is, up to eight.
   void charge_slab(CostId cost) {

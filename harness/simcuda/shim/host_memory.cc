@@ -5,17 +5,20 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/host_pools.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/managed_memory.h"
+#include "harness/simcuda/shim/pinning_costs.h"
 #include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/twins.h"
@@ -77,7 +80,7 @@ bool forget_range(ThreadState& thread, const void* pointer, bool is_ours) {
   if (found == all.ranges.end() || found->second.is_ours != is_ours) return false;
   const std::uint64_t size_bytes = found->second.hi - found->first;
   const int device = found->second.device;
-  thread.charge(CostId::FreeHost, size_bytes);
+  charge_pinning(thread, CostId::FreeHost, size_bytes, is_ours ? 1000 : kUnpinRegistered);
   all.ranges.erase(found);
   lock.unlock();
   return_to_host(device, size_bytes);
@@ -92,7 +95,7 @@ cudaError_t allocate_host(ThreadState& thread, void** pointer, std::size_t size_
   if (pointer == nullptr || (flags & ~kKnownFlags) != 0) {
     return cudaErrorInvalidValue;
   }
-  thread.charge(CostId::MallocHost, size_bytes);
+  charge_pinning(thread, CostId::MallocHost, size_bytes);
   *pointer = nullptr;
   if (size_bytes == 0) {
     return cudaSuccess;
@@ -158,12 +161,33 @@ cudaError_t pointer_attributes(ThreadState& thread, cudaPointerAttributes* attri
   return cudaSuccess;
 }
 
+// Bytes of the range that the process has already.
+std::uint64_t touched_bytes(const void* begin, std::uint64_t size_bytes) {
+  constexpr std::uint64_t kHostPageBytes = 4096;
+  const Range pages = {round_down(number(begin), kHostPageBytes),
+                       round_up(number(begin) + size_bytes, kHostPageBytes)};
+  std::vector<unsigned char> here(pages.size_bytes() / kHostPageBytes);
+  if (mincore(reinterpret_cast<void*>(pages.lo), pages.size_bytes(), here.data()) != 0) return 0;
+  const auto count =
+      std::ranges::count_if(here, [](unsigned char page) { return (page & 1) != 0; });
+  return std::min<std::uint64_t>(static_cast<std::uint64_t>(count) * kHostPageBytes, size_bytes);
+}
+
+// Pages that the process has already are pinned quickly.
+void charge_registering(ThreadState& thread, const void* begin, std::uint64_t size_bytes) {
+  const std::uint64_t touched = touched_bytes(begin, size_bytes);
+  const std::uint64_t untouched_thousandths = (size_bytes - touched) / (size_bytes / 1000 + 1);
+  const std::uint64_t share =
+      untouched_thousandths + (1000 - untouched_thousandths) * kPinTouched / 1000;
+  charge_pinning(thread, CostId::MallocHost, size_bytes, share);
+}
+
 cudaError_t register_host(ThreadState& thread, void* pointer, std::size_t size_bytes,
                           unsigned flags) {
   if (pointer == nullptr || size_bytes == 0) {
     return cudaErrorInvalidValue;
   }
-  thread.charge(CostId::MallocHost, size_bytes);
+  charge_registering(thread, pointer, size_bytes);
   if (host_allocation(pointer).lo != 0) {
     return cudaErrorHostMemoryAlreadyRegistered;
   }

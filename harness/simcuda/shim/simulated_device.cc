@@ -7,6 +7,7 @@
 #include "harness/simcuda/shim/host_memory.h"
 #include "harness/simcuda/shim/jumps.h"
 #include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/pinning_costs.h"
 #include "harness/simcuda/shim/sanitizers.h"
 
 namespace simcuda {
@@ -289,6 +290,10 @@ void charge_work(ThreadState& thread, SimulatedDevice& device, const Work& work)
   thread.advance_to(work.host_wait_until_ns);
   if (work.chunks_returned != 0) {
     thread.charge(CostId::ReleaseChunks, work.chunks_returned);
+  }
+  if (work.host_chunks_returned != 0) {
+    charge_pinning(thread, CostId::FreeHost, work.host_chunks_returned * kChunkBytes,
+                   kPoolChunkReturned);
   }
   note_pages(thread, device, thread.now_ns());
 }

@@ -77,7 +77,7 @@ TEST_CASE("calls of all kinds from several threads neither crash nor hang") {
   FUZZ_FIND(simcu_reset)();
   // No more than it is known to lack.
   CHECK(std::string(FUZZ_FIND(simcu_unimplemented_names)()) ==
-        "cuMemExportToShareableHandle,pool with handles for other processes");
+        "pool with handles other than of files");
   CHECK(shared.told > 0);
   CHECK(shared.served > call_count / 50);
   // Captures go with their streams.
