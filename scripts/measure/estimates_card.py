@@ -4,7 +4,9 @@
 usage: estimates_card.py predict ALLOCMARK FOLDER [--only NAME,...] [--card sim:h100] [--pytorch 2.11]
                                                              writes FOLDER/predictions.json; no GPU
        estimates_card.py measure FOLDER [--only NAME,...]        runs each job; needs a GPU, PyTorch, transformers and (lora) peft
-       estimates_card.py page FOLDER                             writes FOLDER/README.md from both
+       estimates_card.py edge ALLOCMARK FOLDER [--only NAME,...]      writes FOLDER/least.json: the least memory that serves each job
+       estimates_card.py measure FOLDER --edge                   runs each job with 1 MiB more than that, and with 1 MiB less
+       estimates_card.py page FOLDER                             writes FOLDER/README.md from all of these
 
 A job's model is made from its configuration with random weights. It trains three steps, or generates. Jobs run one after the other,
 each in a process of its own, so that what the card has in use belongs to it. Rows go to FOLDER/measured.jsonl.
@@ -21,7 +23,7 @@ import tempfile
 
 from estimates_jobs import JOBS, MODELS
 
-GIB = 1 << 30
+MIB, GIB = 1 << 20, 1 << 30
 STEPS = 3
 
 
@@ -59,6 +61,24 @@ def predict(arguments):
         print(name, json.dumps(rows[name]), flush=True)
     with open(os.path.join(arguments.folder, "predictions.json"), "w") as file:
         json.dump({"card": arguments.card, "pytorch": arguments.pytorch, "jobs": rows}, file, indent=1)
+        file.write("\n")
+
+
+def edge(arguments):
+    """By the allocator's replay in less and less memory (`allocmark fit --exact`)."""
+    rows = {}
+    for name in wanted(arguments):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "config.json")
+            with open(path, "w") as file:
+                json.dump(MODELS[JOBS[name][0]], file)
+            command = [arguments.allocmark, "fit", workload(name, path), "--pytorch", arguments.pytorch, "-d", "sim:h200", "-q",
+                       "--conf", "unset", "--exact", "--format", "json"]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+        rows[name] = json.loads(done.stdout)["settings"][0]["least_bytes"]
+        print(name, rows[name], flush=True)
+    with open(os.path.join(arguments.folder, "least.json"), "w") as file:
+        json.dump({"pytorch": arguments.pytorch, "jobs": rows}, file, indent=1)
         file.write("\n")
 
 
@@ -150,13 +170,16 @@ def device_in_use():
     return total - free
 
 
-def run_one(name, folder, record):
+def run_one(name, folder, record, limit_bytes=None):
     import torch
     model_name, kind, text = JOBS[name]
     keys = keys_of(text)
     torch.manual_seed(0)
     torch.cuda.init()
     row = {"job": name, "torch": torch.__version__, "gpu": torch.cuda.get_device_name(0), "date": datetime.date.today().isoformat()}
+    if limit_bytes is not None:
+        row["limit"] = limit_bytes
+        torch.cuda.set_per_process_memory_fraction(limit_bytes / torch.cuda.get_device_properties(0).total_memory)
     if record:
         torch.cuda.memory._record_memory_history(enabled="all", context=None, stacks="python", max_entries=1_000_000)
     try:
@@ -171,7 +194,7 @@ def run_one(name, folder, record):
         row["failure"] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
     if record:
         torch.cuda.memory._dump_snapshot(os.path.join(folder, f"{name}.pickle"))
-    with open(os.path.join(folder, "measured.jsonl"), "a") as file:
+    with open(os.path.join(folder, "measured.jsonl" if limit_bytes is None else "edge.jsonl"), "a") as file:
         file.write(json.dumps(row) + "\n")
     print(json.dumps(row), flush=True)
 
@@ -179,10 +202,16 @@ def run_one(name, folder, record):
 def measure(arguments):
     import torch  # noqa: F401  (before the children are made, so that each has it)
     import transformers  # noqa: F401
-    for name in wanted(arguments):
+    if arguments.edge:
+        with open(os.path.join(arguments.folder, "least.json")) as file:
+            least = json.load(file)["jobs"]
+        runs = [(name, least[name] + more) for name in least for more in (-MIB, MIB)]
+    else:
+        runs = [(name, None) for name in wanted(arguments)]
+    for name, limit_bytes in runs:
         child = os.fork()
         if child == 0:
-            run_one(name, arguments.folder, arguments.record)
+            run_one(name, arguments.folder, arguments.record, limit_bytes)
             os._exit(0)
         os.waitpid(child, 0)
 
@@ -194,6 +223,29 @@ def notes_of(folder):
         return []
     with open(path) as file:
         return [*file.read().splitlines(), ""]
+
+
+def edge_lines(folder):
+    """A table of the runs with little memory, where there are any."""
+    if not os.path.exists(os.path.join(folder, "edge.jsonl")):
+        return []
+    with open(os.path.join(folder, "least.json")) as file:
+        least = json.load(file)["jobs"]
+    with open(os.path.join(folder, "edge.jsonl")) as file:
+        runs = [json.loads(line) for line in file]
+    rows, right = [], 0
+    for run in runs:
+        serves = run["limit"] >= least[run["job"]]
+        served = "failure" not in run
+        right += serves == served
+        seen = f"served, {run['retries']} flushes" if served else run["failure"].split(".", maxsplit=1)[0]
+        said = "+1 MiB | serves" if serves else "-1 MiB | dies"
+        rows.append(f"| `{run['job']}` | {least[run['job']] / GIB:.3f} | {said} | {seen} | {'yes' if serves == served else '**no**'} |")
+    return ["## At the edge", "",
+            "The least memory that serves each job was said before (`allocmark fit --exact`, `least.json`). Then each job ran with a limit",
+            "1 MiB above that and 1 MiB below (`torch.cuda.set_per_process_memory_fraction`).",
+            f"**{right} of {len(runs)} runs ended as was said.**", "",
+            "| job | least GiB | limit | said | the run | right |", "| :-- | --: | --: | :-- | :-- | :-- |", *rows, ""]
 
 
 def page(arguments):
@@ -233,7 +285,7 @@ def page(arguments):
               "*live* is `requested_bytes.all.peak`, *reserved* `reserved_bytes.all.peak`, *nvidia-smi* what the card had in use beside nobody else,",
               "at the reserved peak. GiB, and how far the prediction is off.", "",
               "| job | model | description | live | off | reserved | off | nvidia-smi | off | within from, to |",
-              "| :-- | :-- | :-- | --: | --: | --: | --: | --: | --: | :-- |", *rows, ""]
+              "| :-- | :-- | :-- | --: | --: | --: | --: | --: | --: | :-- |", *rows, "", *edge_lines(arguments.folder)]
     with open(os.path.join(arguments.folder, "README.md"), "w") as file:
         file.write("\n".join(lines))
 
@@ -241,10 +293,10 @@ def page(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, function in (("predict", predict), ("measure", measure), ("page", page)):
+    for name, function in (("predict", predict), ("edge", edge), ("measure", measure), ("page", page)):
         command = commands.add_parser(name)
         command.set_defaults(function=function)
-        if name == "predict":
+        if name in ("predict", "edge"):
             command.add_argument("allocmark", help="the program")
             command.add_argument("--card", default="sim:h100", help="the card to predict for [sim:h100]")
             command.add_argument("--pytorch", default="2.11", help="the release of PyTorch [2.11]")
@@ -252,6 +304,7 @@ def main():
         if name != "page":
             command.add_argument("--only", help="names of jobs, with commas between")
         if name == "measure":
+            command.add_argument("--edge", action="store_true", help="with the limits of least.json")
             command.add_argument("--record", action="store_true", help="also write a memory snapshot with history of each job")
     arguments = parser.parse_args()
     os.makedirs(arguments.folder, exist_ok=True)
