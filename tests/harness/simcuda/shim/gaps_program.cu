@@ -76,7 +76,7 @@ void make_pools() {
   properties.location.type = cudaMemLocationTypeHostNuma;
   const int host = cudaMemPoolCreate(&pool, &properties);
   properties.location = {cudaMemLocationTypeDevice, 0};
-  properties.handleTypes = cudaMemHandleTypePosixFileDescriptor;
+  properties.handleTypes = cudaMemHandleTypeFabric;
   const int shared = cudaMemPoolCreate(&pool, &properties);
   properties.handleTypes = cudaMemHandleTypeNone;
   cudaMemPoolCreate(&pool, &properties);

@@ -70,7 +70,7 @@ expect 0 "launch 801, 0 ms" "simcuda lacks: kernel _Z14kernel_of_gapsPi" \
   "kernel _Z14kernel_of_gapsPi: 1 times, first from $gaps_program+0x" "add --kernels nothing" -- \
   "$launcher" "$gaps_program" kernel
 expect 0 "host 0, shared 801, exported 1" \
-  "pool with handles for other processes: 1 times" -- "$launcher" "$gaps_program" pools
+  "pool with handles other than of files: 1 times" -- "$launcher" "$gaps_program" pools
 expect 0 "loaded 0, missing 500, found 0" "launch 801, 0 ms" "simcuda lacks: kernel idle_kernel" -- \
   "$launcher" "$gaps_program" module
 
