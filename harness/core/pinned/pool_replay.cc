@@ -122,9 +122,9 @@ class PoolPlayer {
     const PinCosts costs;
     constexpr std::uint64_t kMibPerChunk = simcuda::kChunkBytes / kMiB;
     const std::uint64_t took_ns = kMibPerChunk * (work.chunks_taken * costs.host_alloc_ns +
-                                                  work.chunks_returned * costs.free_host_ns);
+                                                  work.host_chunks_returned * costs.free_host_ns);
     use_.pin_count += work.chunks_taken > 0 ? 1 : 0;
-    use_.unpin_count += work.chunks_returned > 0 ? 1 : 0;
+    use_.unpin_count += work.host_chunks_returned > 0 ? 1 : 0;
     use_.pinning_ns += took_ns;
     now_ns_ += took_ns;
   }
