@@ -17,32 +17,27 @@ struct Part {
   std::size_t height = 0;
 };
 
-std::optional<void*> place_of(const Array& array, const Part& part) {
-  const bool fits = part.x_bytes <= array.pitch_bytes && part.y <= array.row_count() &&
-                    part.width_bytes <= array.pitch_bytes - part.x_bytes &&
-                    part.height <= array.row_count() - part.y;
-  if (!fits) return std::nullopt;
-  return reinterpret_cast<void*>(array.address + part.y * array.pitch_bytes + part.x_bytes);
+// Where the part lies; an error where it is no part of the array.
+cudaError_t find_part(cudaArray_const_t handle, const Part& part, Array* array, void** place) {
+  const std::optional<Array> found = find_array(number(handle));
+  if (!found) return cudaErrorInvalidResourceHandle;
+  *array = *found;
+  const bool fits = part.x_bytes <= array->pitch_bytes && part.y <= array->row_count() &&
+                    part.width_bytes <= array->pitch_bytes - part.x_bytes &&
+                    part.height <= array->row_count() - part.y;
+  *place = reinterpret_cast<void*>(array->address + part.y * array->pitch_bytes + part.x_bytes);
+  return fits ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-cudaError_t copy_to(cudaArray_const_t handle, const Part& part, const void* from,
-                    std::size_t pitch_bytes, cudaMemcpyKind kind) {
-  const std::optional<Array> array = find_array(number(handle));
-  if (!array) return cudaErrorInvalidResourceHandle;
-  const std::optional<void*> to = place_of(*array, part);
-  if (!to) return cudaErrorInvalidValue;
-  return cudaMemcpy2D(*to, array->pitch_bytes, from, pitch_bytes, part.width_bytes, part.height,
-                      kind);
-}
-
-cudaError_t copy_from(void* to, std::size_t pitch_bytes, cudaArray_const_t handle, const Part& part,
-                      cudaMemcpyKind kind) {
-  const std::optional<Array> array = find_array(number(handle));
-  if (!array) return cudaErrorInvalidResourceHandle;
-  const std::optional<void*> from = place_of(*array, part);
-  if (!from) return cudaErrorInvalidValue;
-  return cudaMemcpy2D(to, pitch_bytes, *from, array->pitch_bytes, part.width_bytes, part.height,
-                      kind);
+// The same of bytes that follow one another: rows are one piece here.
+cudaError_t find_bytes(cudaArray_const_t handle, std::size_t x_bytes, std::size_t y,
+                       std::size_t size_bytes, void** place) {
+  const std::optional<Array> found = find_array(number(handle));
+  if (!found) return cudaErrorInvalidResourceHandle;
+  const std::uint64_t begin = y * found->pitch_bytes + x_bytes;
+  const std::uint64_t whole = found->pitch_bytes * found->row_count();
+  *place = reinterpret_cast<void*>(found->address + begin);
+  return begin > whole || size_bytes > whole - begin ? cudaErrorInvalidValue : cudaSuccess;
 }
 
 CUarray_format driver_format(const cudaChannelFormatDesc& format) {
@@ -100,16 +95,6 @@ std::optional<cudaChannelFormatDesc> runtime_format(CUarray_format format, unsig
                                channels > 2 ? bits : 0, kind};
 }
 
-cudaError_t create_described(ThreadState& thread, CUarray* result, CUarray_format format,
-                             unsigned channels, const cudaExtent& extent, unsigned flags) {
-  const std::optional<cudaChannelFormatDesc> described = runtime_format(format, channels);
-  if (result == nullptr || !described) return cudaErrorInvalidValue;
-  std::uint64_t handle = 0;
-  const cudaError_t error = make_array(thread, &handle, &*described, extent, 1, flags);
-  if (error == cudaSuccess) *result = reinterpret_cast<CUarray>(handle);
-  return error;
-}
-
 // The runtime's arrays are the driver's.
 template <class Result>
 cudaError_t give_array(ThreadState& thread, Result* result, const cudaChannelFormatDesc* format,
@@ -119,6 +104,13 @@ cudaError_t give_array(ThreadState& thread, Result* result, const cudaChannelFor
       make_array(thread, result == nullptr ? nullptr : &handle, format, extent, level_count, flags);
   if (error == cudaSuccess) *result = reinterpret_cast<Result>(handle);
   return error;
+}
+
+cudaError_t create_described(ThreadState& thread, CUarray* result, CUarray_format format,
+                             unsigned channels, const cudaExtent& extent, unsigned flags) {
+  const std::optional<cudaChannelFormatDesc> described = runtime_format(format, channels);
+  if (result == nullptr || !described) return cudaErrorInvalidValue;
+  return give_array(thread, result, &*described, extent, 1, flags);
 }
 
 }  // namespace
@@ -210,36 +202,37 @@ SIMCUDA_EXPORT cudaError_t cudaMemcpy2DToArray(cudaArray_t to, size_t x_bytes, s
                                                const void* from, size_t pitch_bytes,
                                                size_t width_bytes, size_t height,
                                                cudaMemcpyKind kind) {
-  return copy_to(to, {x_bytes, y, width_bytes, height}, from, pitch_bytes, kind);
+  Array array;
+  void* place = nullptr;
+  const cudaError_t error = find_part(to, {x_bytes, y, width_bytes, height}, &array, &place);
+  if (error != cudaSuccess) return error;
+  return cudaMemcpy2D(place, array.pitch_bytes, from, pitch_bytes, width_bytes, height, kind);
 }
 
 SIMCUDA_EXPORT cudaError_t cudaMemcpy2DFromArray(void* to, size_t pitch_bytes,
                                                  cudaArray_const_t from, size_t x_bytes, size_t y,
                                                  size_t width_bytes, size_t height,
                                                  cudaMemcpyKind kind) {
-  return copy_from(to, pitch_bytes, from, {x_bytes, y, width_bytes, height}, kind);
+  Array array;
+  void* place = nullptr;
+  const cudaError_t error = find_part(from, {x_bytes, y, width_bytes, height}, &array, &place);
+  if (error != cudaSuccess) return error;
+  return cudaMemcpy2D(to, pitch_bytes, place, array.pitch_bytes, width_bytes, height, kind);
 }
 
-// Rows that follow one another are one piece here.
 SIMCUDA_EXPORT cudaError_t cudaMemcpyToArray(cudaArray_t to, size_t x_bytes, size_t y,
                                              const void* from, size_t size_bytes,
                                              cudaMemcpyKind kind) {
-  const std::optional<Array> array = find_array(number(to));
-  if (!array) return cudaErrorInvalidResourceHandle;
-  const std::uint64_t begin = y * array->pitch_bytes + x_bytes;
-  const std::uint64_t whole = array->pitch_bytes * array->row_count();
-  if (begin > whole || size_bytes > whole - begin) return cudaErrorInvalidValue;
-  return cudaMemcpy(reinterpret_cast<void*>(array->address + begin), from, size_bytes, kind);
+  void* place = nullptr;
+  const cudaError_t error = find_bytes(to, x_bytes, y, size_bytes, &place);
+  return error != cudaSuccess ? error : cudaMemcpy(place, from, size_bytes, kind);
 }
 
 SIMCUDA_EXPORT cudaError_t cudaMemcpyFromArray(void* to, cudaArray_const_t from, size_t x_bytes,
                                                size_t y, size_t size_bytes, cudaMemcpyKind kind) {
-  const std::optional<Array> array = find_array(number(from));
-  if (!array) return cudaErrorInvalidResourceHandle;
-  const std::uint64_t begin = y * array->pitch_bytes + x_bytes;
-  const std::uint64_t whole = array->pitch_bytes * array->row_count();
-  if (begin > whole || size_bytes > whole - begin) return cudaErrorInvalidValue;
-  return cudaMemcpy(to, reinterpret_cast<const void*>(array->address + begin), size_bytes, kind);
+  void* place = nullptr;
+  const cudaError_t error = find_bytes(from, x_bytes, y, size_bytes, &place);
+  return error != cudaSuccess ? error : cudaMemcpy(to, place, size_bytes, kind);
 }
 
 SIMCUDA_DRIVER(cuArrayCreate, (CUarray * array, const CUDA_ARRAY_DESCRIPTOR* what), (),

@@ -8,8 +8,7 @@
 #include <optional>
 
 #include "harness/simcuda/core/units.h"
-#include "harness/simcuda/shim/library.h"
-#include "harness/simcuda/shim/simulated_device.h"
+#include "harness/simcuda/shim/memory.h"
 
 namespace simcuda {
 namespace {
@@ -71,37 +70,7 @@ cudaExtent level_extent(const cudaExtent& extent, unsigned level) {
   return {halved(extent.width), halved(extent.height), halved(extent.depth)};
 }
 
-struct MipmapLevels {
-  std::uint64_t handle = 0;
-  unsigned count = 1;
-};
-std::map<std::uint64_t, MipmapLevels> mipmaps;  // handle -> its first level's, in `arrays`
-
-cudaError_t take_memory(ThreadState& thread, std::uint64_t size_bytes, std::uint64_t* address) {
-  SimulatedDevice* const device = current_device(thread);
-  if (device == nullptr) return cudaErrorNoDevice;
-  const TickScope ticks(thread);
-  const std::lock_guard lock(device->mutex);
-  const AllocationOutcome outcome = device->core.allocate(size_bytes);
-  charge_work(thread, *device, outcome.work);
-  thread.charge_pages(outcome.status == Status::Ok ? CostId::Malloc : CostId::MallocFailed,
-                      size_bytes, device->core.used_bytes());
-  *address = outcome.address;
-  return to_error(outcome.status);
-}
-
-void give_memory_back(ThreadState& thread, const Array& array) {
-  SimulatedDevice& device = *device_at(array.device);
-  std::unique_lock lock(device.mutex);
-  const Outcome outcome = wait_for_gates(
-      device, lock, [&] { return device.core.deallocate(array.address, thread.now_ns()); });
-  const std::uint64_t returned_bytes = outcome.work.pages_returned * kPageBytes;
-  if (returned_bytes != 0) {
-    const std::uint64_t lo = round_down(array.address, kPageBytes);
-    device.contents.discard({lo, lo + returned_bytes});
-  }
-  charge_work(thread, device, outcome.work);
-}
+std::map<std::uint64_t, unsigned> mipmaps;  // handle of an array -> its levels
 
 }  // namespace
 
@@ -121,9 +90,10 @@ cudaError_t make_array(ThreadState& thread, std::uint64_t* handle,
   for (unsigned level = 0; level < level_count; ++level) {
     size_bytes += level_bytes(level_extent(extent, level), array.element_bytes, flags);
   }
-  if (const cudaError_t bad = take_memory(thread, size_bytes, &array.address); bad != cudaSuccess) {
-    return bad;
-  }
+  void* memory = nullptr;
+  const cudaError_t error = allocate_memory(thread, &memory, size_bytes);
+  if (error != cudaSuccess) return error;
+  array.address = number(memory);
   const std::lock_guard lock(arrays_mutex);
   *handle = next_array;
   next_array += 0x100;
@@ -132,16 +102,13 @@ cudaError_t make_array(ThreadState& thread, std::uint64_t* handle,
 }
 
 cudaError_t drop_array(ThreadState& thread, std::uint64_t handle) {
-  Array array;
-  {
-    const std::lock_guard lock(arrays_mutex);
-    const auto found = arrays.find(handle);
-    if (found == arrays.end()) return cudaErrorContextIsDestroyed;
-    array = found->second;
-    arrays.erase(found);
-  }
-  give_memory_back(thread, array);
-  return cudaSuccess;
+  std::unique_lock lock(arrays_mutex);
+  const auto found = arrays.find(handle);
+  if (found == arrays.end()) return cudaErrorContextIsDestroyed;
+  void* const memory = reinterpret_cast<void*>(found->second.address);
+  arrays.erase(found);
+  lock.unlock();
+  return free_memory(thread, memory);
 }
 
 std::optional<Array> find_array(std::uint64_t handle) {
@@ -162,17 +129,17 @@ cudaError_t make_mipmap(ThreadState& thread, cudaMipmappedArray_t* result,
   if (error != cudaSuccess) return error;
   *result = reinterpret_cast<cudaMipmappedArray_t>(handle);
   const std::lock_guard lock(arrays_mutex);
-  mipmaps[handle] = {.handle = handle, .count = level_count};
+  mipmaps[handle] = level_count;
   return cudaSuccess;
 }
 
 cudaError_t level_of(cudaArray_t* result, cudaMipmappedArray_const_t handle, unsigned level) {
   const std::lock_guard lock(arrays_mutex);
   const auto found = mipmaps.find(number(handle));
-  if (result == nullptr || found == mipmaps.end() || level >= found->second.count) {
+  if (result == nullptr || found == mipmaps.end() || level >= found->second) {
     return cudaErrorInvalidValue;
   }
-  *result = reinterpret_cast<cudaArray_t>(found->second.handle + level);
+  *result = reinterpret_cast<cudaArray_t>(found->first + level);
   return cudaSuccess;
 }
 

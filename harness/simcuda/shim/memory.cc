@@ -1,5 +1,7 @@
 // cudaMalloc and cudaFree, and questions about device memory. In: sizes and pointers. Out: what the
 // core's device answers, with the modelled time of the driver's work.
+#include "harness/simcuda/shim/memory.h"
+
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/gpu_faults.h"
 #include "harness/simcuda/shim/host_pools.h"
@@ -8,9 +10,7 @@
 #include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
-namespace {
-
-cudaError_t allocate(ThreadState& thread, void** pointer, std::size_t size_bytes) {
+cudaError_t allocate_memory(ThreadState& thread, void** pointer, std::size_t size_bytes) {
   SimulatedDevice* device = current_device(thread);
   if (pointer == nullptr) {
     return cudaErrorInvalidValue;
@@ -33,7 +33,7 @@ cudaError_t allocate(ThreadState& thread, void** pointer, std::size_t size_bytes
   return to_error(outcome.status);
 }
 
-cudaError_t deallocate(ThreadState& thread, void* pointer) {
+cudaError_t free_memory(ThreadState& thread, void* pointer) {
   const std::uint64_t address = number(pointer);
   if (address == 0) {
     return cudaSuccess;
@@ -69,6 +69,8 @@ cudaError_t deallocate(ThreadState& thread, void* pointer) {
   return to_error(outcome.status);
 }
 
+namespace {
+
 struct Rows {
   std::size_t width_bytes = 0;
   std::size_t count = 0;
@@ -84,7 +86,7 @@ cudaError_t allocate_rows(ThreadState& thread, void** pointer, std::size_t* pitc
   if (__builtin_mul_overflow(*pitch_bytes, rows.count, &size_bytes)) {
     return cudaErrorMemoryAllocation;
   }
-  return allocate(thread, pointer, size_bytes);
+  return allocate_memory(thread, pointer, size_bytes);
 }
 
 cudaError_t memory_info(ThreadState& thread, std::size_t* free_bytes, std::size_t* total_bytes) {
@@ -106,13 +108,14 @@ cudaError_t memory_info(ThreadState& thread, std::size_t* free_bytes, std::size_
 }  // namespace
 
 SIMCUDA_EXPORT cudaError_t cudaMalloc(void** pointer, size_t size_bytes) {
-  return runtime_call<"cudaMalloc">(
-      {size_bytes}, [&](ThreadState& thread) { return allocate(thread, pointer, size_bytes); });
+  return runtime_call<"cudaMalloc">({size_bytes}, [&](ThreadState& thread) {
+    return allocate_memory(thread, pointer, size_bytes);
+  });
 }
 
 SIMCUDA_EXPORT cudaError_t cudaFree(void* pointer) {
-  return runtime_call<"cudaFree">({number(pointer)},
-                                  [&](ThreadState& thread) { return deallocate(thread, pointer); });
+  return runtime_call<"cudaFree">(
+      {number(pointer)}, [&](ThreadState& thread) { return free_memory(thread, pointer); });
 }
 
 SIMCUDA_EXPORT CUresult cuMemAlloc(CUdeviceptr* pointer, size_t size_bytes) {
@@ -121,13 +124,13 @@ SIMCUDA_EXPORT CUresult cuMemAlloc(CUdeviceptr* pointer, size_t size_bytes) {
       if (pointer != nullptr) *pointer = 0;
       return CUDA_ERROR_INVALID_VALUE;
     }
-    return as_result(allocate(thread, reinterpret_cast<void**>(pointer), size_bytes));
+    return as_result(allocate_memory(thread, reinterpret_cast<void**>(pointer), size_bytes));
   });
 }
 
 SIMCUDA_EXPORT CUresult cuMemFree(CUdeviceptr pointer) {
   return driver_call<"cuMemFree">({pointer}, [&](ThreadState& thread) {
-    return as_result(deallocate(thread, reinterpret_cast<void*>(pointer)));
+    return as_result(free_memory(thread, reinterpret_cast<void*>(pointer)));
   });
 }
 
