@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "allocators/backend/result_at.h"
 #include "allocators/backend/stream_uses.h"
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
@@ -115,14 +116,9 @@ class BfcBackend final : public Backend {
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes,
                                         cudaStream_t /*stream*/) override {
     if (size_bytes == 0) return {};
-    constexpr AllocateResult kOutOfMemory{.pointer = nullptr,
-                                          .status = AllocateStatus::OutOfMemory};
-    if (size_bytes > kDeviceRequestBytesMax) return kOutOfMemory;
+    if (size_bytes > kDeviceRequestBytesMax) return result_at(std::nullopt);
     const std::lock_guard lock(mutex_);
-    const std::optional<std::uint64_t> address =
-        heap_.allocate({.size_bytes = size_bytes, .end = end_});
-    if (!address) return kOutOfMemory;
-    return {.pointer = reinterpret_cast<void*>(*address), .status = AllocateStatus::Ok};
+    return result_at(heap_.allocate({.size_bytes = size_bytes, .end = end_}));
   }
 
   // Blocks the host until the streams are done that record_stream named for the block; TensorFlow

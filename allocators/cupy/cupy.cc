@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "allocators/backend/result_at.h"
 #include "allocators/backend/stream_uses.h"
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
@@ -69,14 +70,9 @@ class CupyBackend final : public Backend {
   // cudaFree does where the device refuses and cached memory goes back.
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override {
     if (size_bytes == 0) return {};
-    constexpr AllocateResult kOutOfMemory{.pointer = nullptr,
-                                          .status = AllocateStatus::OutOfMemory};
-    if (size_bytes > kDeviceRequestBytesMax) return kOutOfMemory;
+    if (size_bytes > kDeviceRequestBytesMax) return result_at(std::nullopt);
     const std::lock_guard lock(mutex_);
-    const std::optional<std::uint64_t> address =
-        heap_.allocate({.size_bytes = size_bytes, .stream = number_of(stream)});
-    if (!address) return kOutOfMemory;
-    return {.pointer = reinterpret_cast<void*>(*address), .status = AllocateStatus::Ok};
+    return result_at(heap_.allocate({.size_bytes = size_bytes, .stream = number_of(stream)}));
   }
 
   // Does not wait, but for streams that record_stream named for the block: CuPy has no such call,

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "allocators/backend/result_at.h"
 #include "allocators/backend/stream_uses.h"
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
@@ -77,16 +78,14 @@ class GgmlBackend final : public Backend {
   // gives it back with deallocate. Blocks the host only as the device's own calls do.
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override {
     if (size_bytes == 0) return {};
-    constexpr AllocateResult kOutOfMemory{.pointer = nullptr,
-                                          .status = AllocateStatus::OutOfMemory};
-    if (size_bytes > kDeviceRequestBytesMax) return kOutOfMemory;
+    if (size_bytes > kDeviceRequestBytesMax) return result_at(std::nullopt);
     const std::lock_guard lock(mutex_);
     std::unique_ptr<StreamPool>& pool = pools_[stream];
     if (pool == nullptr) pool = std::make_unique<StreamPool>(flushes_);
     const std::optional<ggml::Buffer> buffer = pool->allocate(size_bytes);
-    if (!buffer) return kOutOfMemory;
+    if (!buffer) return result_at(std::nullopt);
     pool_of_[buffer->address] = pool.get();
-    return {.pointer = reinterpret_cast<void*>(buffer->address), .status = AllocateStatus::Ok};
+    return result_at(buffer->address);
   }
 
   // Does not wait, but for streams that record_stream named for the block, of which llama.cpp knows

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "allocators/backend/result_at.h"
 #include "allocators/backend/stream_uses.h"
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
@@ -70,13 +71,9 @@ class RmmPoolBackend final : public Backend {
   // memory goes back to make room below a maximum.
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override {
     if (size_bytes == 0) return {};
-    constexpr AllocateResult kOutOfMemory{.pointer = nullptr,
-                                          .status = AllocateStatus::OutOfMemory};
-    if (size_bytes > kDeviceRequestBytesMax) return kOutOfMemory;
+    if (size_bytes > kDeviceRequestBytesMax) return result_at(std::nullopt);
     const std::lock_guard lock(mutex_);
-    const std::optional<std::uint64_t> address = pool_.allocate(size_bytes, number_of(stream));
-    if (!address) return kOutOfMemory;
-    return {.pointer = reinterpret_cast<void*>(*address), .status = AllocateStatus::Ok};
+    return result_at(pool_.allocate(size_bytes, number_of(stream)));
   }
 
   // RMM knows the stream alone that is named here: it is made to wait for those that record_stream

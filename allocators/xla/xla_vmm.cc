@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "allocators/backend/result_at.h"
 #include "allocators/backend/stream_uses.h"
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
@@ -35,13 +36,9 @@ class XlaVmmBackend final : public Backend {
   // device still uses.
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override {
     if (size_bytes == 0) return {};
-    constexpr AllocateResult kOutOfMemory{.pointer = nullptr,
-                                          .status = AllocateStatus::OutOfMemory};
-    if (size_bytes > kDeviceRequestBytesMax) return kOutOfMemory;
+    if (size_bytes > kDeviceRequestBytesMax) return result_at(std::nullopt);
     const std::lock_guard lock(mutex_);
-    const std::optional<std::uint64_t> address = pages_.allocate(size_bytes, number_of(stream));
-    if (!address) return kOutOfMemory;
-    return {.pointer = reinterpret_cast<void*>(*address), .status = AllocateStatus::Ok};
+    return result_at(pages_.allocate(size_bytes, number_of(stream)));
   }
 
   // Does not block the host. XLA knows one stream; here the block keeps the order of all streams
