@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what a published report is made of, and makes the reports from it.
 
-usage: publish.py measure --out DIR [--device cuda:0] [--steps profile,simulated,...] [--allocmark PATH]
+usage: publish.py measure --out DIR [--device cuda:0] [--steps profile,simulated,...] [--runs NAME,...] [--allocmark PATH]
        publish.py report DIR [--only backends,simulated,...] [--allocmark PATH]
 
 `measure` runs the steps of results/published/plan.toml and keeps under DIR: raw/NAME.jsonl.xz (what `allocmark run` wrote), raw/profile.json,
@@ -22,6 +22,8 @@ import time
 import tomllib
 from pathlib import Path
 
+import allocator_figures
+import allocators
 import backends
 import contention
 import folklore
@@ -34,14 +36,18 @@ from text import table
 ROOT = Path(__file__).resolve().parent.parent.parent
 PLAN = ROOT / "results" / "published" / "plan.toml"
 CLAIMS = ROOT / "results" / "published" / "claims.toml"
+FINDINGS = ROOT / "results" / "published" / "findings.toml"
 BINARY = ROOT / "build" / "release" / "bin" / "allocmark"
 # In the order in which they are measured.
-STEPS = ("profile", "simulated", "backends", "folklore", "contention", "threads", "gpus", "releases")
+STEPS = ("profile", "simulated", "backends", "folklore", "contention", "threads", "gpus", "releases", "allocators")
+# Reports that stand in a folder of their own, by the raw file that tells.
+ALONE = {"releases": "releases", "allocators": "allocators_recorded"}
 USAGE, UNFIT = 2, 4
 
 
 class Measurement:
-    def __init__(self, arguments):
+    def __init__(self, arguments, words):
+        self.words = words
         self.folder = Path(arguments.out)
         self.raw = self.folder / "raw"
         self.raw.mkdir(parents=True, exist_ok=True)
@@ -51,7 +57,8 @@ class Measurement:
         self.failed = []
 
     def fill(self, args):
-        return [text.replace("{device}", self.device).replace("{profile}", str(self.profile)) for text in args]
+        spelled = [word for text in args for word in self.words.get(text[1:-1], [text])]
+        return [text.replace("{device}", self.device).replace("{profile}", str(self.profile)) for text in spelled]
 
     def start(self, args, environment=None, output=None):
         command = [str(self.binary), *self.fill(args)]
@@ -172,13 +179,17 @@ def measure(arguments):
     unknown = [step for step in steps if step not in STEPS]
     if unknown:
         raise PublishError(f"--steps: there is no step {unknown[0]!r}; wanted {', '.join(STEPS)}")
-    measurement = Measurement(arguments)
+    wanted = arguments.runs.split(",") if arguments.runs else []
+    named = {entry.get("name", "") for entries in plan.values() if isinstance(entries, list) for entry in entries}
+    if unknown := [name for name in wanted if name not in named]:
+        raise PublishError(f"--runs: there is no run {unknown[0]!r}; wanted {', '.join(sorted(named - {''}))}")
+    measurement = Measurement(arguments, plan["words"])
     kinds = {"run": measurement.run, "claims": measurement.claims, "together": measurement.together, "threads": measurement.threads,
              "turns": measurement.turns, "gpus": measurement.gpus}
     for step in STEPS:
         for kind, carry_out in kinds.items():
             for entry in plan.get(kind, []):
-                if entry["step"] == step and step in steps:
+                if entry["step"] == step and step in steps and (not wanted or entry.get("name") in wanted):
                     carry_out(entry)
     for line in measurement.failed:
         print(f"not all cells have a result: {line[:150]}", file=sys.stderr)
@@ -191,7 +202,9 @@ REPORTS = {
     "contention": contention.report,
     "threads": threads.report,
     "releases": releases.report,
+    "allocators": lambda raw, binary: allocators.report(raw, binary, FINDINGS),
 }
+FIGURES = {"allocators": allocator_figures.figures}
 ENVIRONMENT_FIELDS = ("gpu_name", "driver_version", "runtime_version", "gpu_memory_bytes", "cpu_model", "cpu_count", "memory_bytes", "os", "kernel",
                       "compiler", "build_type", "allocmark_version", "git_sha", "git_dirty", "clock_resolution_ns", "clock_overhead_ns")
 
@@ -214,8 +227,7 @@ def environment_page(raw):
 
 def report(arguments):
     raw = Raw(arguments.folder)
-    # A folder of releases has no other report, and the others have none of releases.
-    all_there = ["releases"] if raw.has("releases") else [name for name in REPORTS if name not in ("releases", "threads")]
+    all_there = [name for name, file in ALONE.items() if raw.has(file)] or [name for name in REPORTS if name not in (*ALONE, "threads")]
     if (raw.folder / "raw" / "threads.json").is_file():
         all_there.append("threads")
     wanted = arguments.only.split(",") if arguments.only else all_there
@@ -227,6 +239,9 @@ def report(arguments):
     for name in wanted:
         (raw.folder / f"{name}.md").write_text(REPORTS[name](raw, str(arguments.allocmark)) + again.format(name))
         print(f"{raw.folder / name}.md")
+        for file, svg in FIGURES.get(name, lambda *_: [])(raw, str(arguments.allocmark)):
+            (raw.folder / "figures").mkdir(exist_ok=True)
+            (raw.folder / "figures" / file).write_text(svg)
 
 
 def main():
@@ -239,6 +254,7 @@ def main():
             command.add_argument("--out", required=True)
             command.add_argument("--device", default="cuda:0")
             command.add_argument("--steps", default="")
+            command.add_argument("--runs", default="", help="of these steps, only the runs of these names")
         else:
             command.add_argument("folder")
             command.add_argument("--only", default="")

@@ -12,6 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "scripts" / "publish"))
 
+import allocator_figures  # noqa: E402
+import allocators  # noqa: E402
 import contention  # noqa: E402
 import folklore  # noqa: E402
 import pools  # noqa: E402
@@ -238,6 +240,55 @@ class Comparison(unittest.TestCase):
         self.assertIn("| 2 | 250 ns (2.50) |", page)
         self.assertIn("differ", page)
         self.assertIn("Not measured here", page)
+
+
+class Allocators(unittest.TestCase):
+    """Two programs, two settings, two limits; what `allocmark report` derives is given."""
+
+    def setUp(self):
+        numbers = {"event_count": 9, "allocate_count": 4, "requested_bytes_peak": 90 << 20, "packed_bytes": 90 << 20, "step_ns_p50": 5e6,
+                   "device_allocate_count": 3, "device_free_count": 1}
+        cells = [cell(workload=workload, conf=conf, capacity=capacity, oom_count=count, **numbers)
+                 for workload in ("one", "two,batch=2") for conf in ("", "x:1")
+                 for capacity, count in (("unlimited", 0), ("1.05x", 2 if conf else 0))]
+        regrets = {str(index): {"regret_share": 0.5 if index % 4 == 3 else 0.25} for index in range(1, len(cells) + 1)}
+        self.raw = Folder({"allocators_recorded": {"gpu_name": "A card"}}, allocators_recorded=cells, allocators_sweep=cells).raw
+        allocators.facts_of, self.kept = lambda *_: {"derived": regrets, "tails": {}}, allocators.facts_of
+
+    def tearDown(self):
+        allocators.facts_of = self.kept
+
+    def study(self):
+        return allocators.Study(self.raw, None, ["allocators_recorded"])
+
+    def test_rows_stand_by_their_median_regret(self):
+        study = self.study()
+        self.assertEqual(study.settings, [("caching", ""), ("caching", "x:1")])
+        self.assertEqual(study.limits, ["unlimited", "1.05x"])
+        self.assertIn("| `caching` `x:1` | 50.0 % | 50.0 % | 50.0 % |", allocators.by_workload(study, "unlimited", "regret_share", allocators.percent,
+                                                                                                ("median", max)))
+        table, limits = allocators.failures(study)
+        self.assertEqual(limits, "1.05x")
+        self.assertIn("| `caching` `x:1` | 2 | 2 | 0 |", table)
+        self.assertIn("| `caching` | 4 | 4 |", allocators.device_calls(study))
+
+    def test_a_release_of_a_recording_is_dropped_but_of_another_allocator_kept(self):
+        self.assertEqual(allocators.setting_of({"allocator": "caching@2.11", "conf": ""}), ("caching", ""))
+        self.assertEqual(allocators.setting_of({"allocator": "rmm@26.06", "conf": ""}), ("rmm@26.06", ""))
+
+    def test_settings_that_fail_alike_share_a_line(self):
+        chart = allocator_figures.failures_chart(allocators.Study(self.raw, None, ["allocators_sweep"]), "one")
+        self.assertEqual(chart.count("<polyline"), 2)
+        self.assertIn("Failed requests against memory", chart)
+        self.assertEqual(allocator_figures.utilisation(self.study()).count("one: 80.0%"), 1)
+
+    def test_the_life_of_blocks_and_their_places(self):
+        trace = "# name: t\nop,id,size,stream\nmark,begin,0,0\nalloc,1,10,0\nmark,step1,0,0\nalloc,2,20,0\nfree,1,0,0\nmark,end,0,0\n"
+        blocks, begin, end = allocator_figures.lifetimes(trace, "step1")
+        self.assertEqual((blocks, begin, end), ([(0, 10, 0, 2), (1, 20, 1, 3)], 1, 3))
+        found = allocator_figures.places("c total=1\ng 0 1000 32 1 0\na 0 0\na oom\na 0 10\n")
+        self.assertEqual(found, [0x1000, None, 0x1010])
+        self.assertEqual(allocator_figures.pressed([(90, 100), (10, 20), (15, 40)]), [(10, 40, 0), (90, 100, 30)])
 
 
 class Input(unittest.TestCase):
