@@ -20,6 +20,12 @@ def read(path):
         return PlainUnpickler(file).load()
 
 
+def main_device(snapshot):
+    """Of the devices on which a request failed, else of all, the one with the longest history."""
+    traces = snapshot["device_traces"]
+    return max(range(len(traces)), key=lambda at: (any(entry["action"] == "oom" for entry in traces[at]), len(traces[at])))
+
+
 def pools_at_end(snapshot, device=0):
     """{pool: [reserved, live, free bytes]} of the segments."""
     pools = {}
@@ -100,7 +106,7 @@ def with_stand_in_streams(snapshot, device=0):
 
 def main(path):
     snapshot = read(path)
-    device = max(range(len(snapshot["device_traces"])), key=lambda at: len(snapshot["device_traces"][at]))
+    device = main_device(snapshot)
     asked = {}
     for entry, pool in zip(snapshot["device_traces"][device], entry_pools(snapshot, device)):
         if entry["action"] == "alloc":

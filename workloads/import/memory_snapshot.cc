@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/error.h"
 
@@ -24,12 +25,23 @@ std::uint64_t MemorySnapshot::entry_count(std::size_t device) const {
   return count;
 }
 
-std::size_t MemorySnapshot::busiest_device() const {
-  std::size_t busiest = 0;
+std::size_t MemorySnapshot::main_device() const {
+  const auto rank = [this](std::size_t device) {
+    return std::pair(failed_on(device), entry_count(device));
+  };
+  std::size_t found = 0;
   for (std::size_t device = 1; device < traces.size(); ++device) {
-    if (entry_count(device) > entry_count(busiest)) busiest = device;
+    if (rank(device) > rank(found)) found = device;
   }
-  return busiest;
+  return found;
+}
+
+bool MemorySnapshot::failed_on(std::size_t device) const {
+  bool failed = false;
+  for_each_entry(device, [&failed](const SnapshotEntry& entry) {
+    failed |= entry.action == SnapshotAction::Oom;
+  });
+  return failed;
 }
 
 void throw_without_history(const MemorySnapshot& snapshot) {

@@ -123,8 +123,11 @@ struct MemorySnapshot {
   std::uint64_t untiled_count = 0;                        // segments that blocks do not fill
 
   [[nodiscard]] std::uint64_t entry_count(std::size_t device) const;
-  // The device with the most entries; 0 where there are none.
-  [[nodiscard]] std::size_t busiest_device() const;
+  // The device that a reader of one history looks at: of those where a request failed, else of all,
+  // the one with the most entries; 0 where there are none.
+  [[nodiscard]] std::size_t main_device() const;
+  // Whether a request failed on it while the history was kept.
+  [[nodiscard]] bool failed_on(std::size_t device) const;
   template <typename Action>
   void for_each_entry(std::size_t device, Action action) const {
     if (device >= traces.size()) return;

@@ -236,8 +236,9 @@ std::vector<std::string> DeviceHistory::notes() const {
   for (std::size_t i = 0; i < snapshot_.traces.size(); ++i)
     with_history += snapshot_.entry_count(i) > 0 ? 1 : 0;
   if (with_history > 1) {
-    note(fmt::format("{} devices have a history; this is device {}, which has the longest",
-                     with_history, device_));
+    note(fmt::format(
+        "{} devices have a history; this is device {}, {}", with_history, device_,
+        snapshot_.failed_on(device_) ? "on which a request failed" : "which has the longest"));
   }
   note_host(snapshot_.host, &notes);
   if (facts_.round_count) {

@@ -299,7 +299,7 @@ PoolFinder& pool_finder() {
 // A history with its snapshot.
 struct OwnedHistory {
   MemorySnapshot snapshot;
-  DeviceHistory history{snapshot, snapshot.busiest_device()};
+  DeviceHistory history{snapshot, snapshot.main_device()};
 };
 
 }  // namespace
@@ -315,7 +315,7 @@ std::unique_ptr<EventSource> snapshot_events(const DeviceHistory& history,
 
 Recording open_pytorch_snapshot(const std::string& path) {
   MemorySnapshot snapshot = read_memory_snapshot(path);
-  if (snapshot.entry_count(snapshot.busiest_device()) == 0) {
+  if (snapshot.entry_count(snapshot.main_device()) == 0) {
     throw_without_history(snapshot);
   }
   const std::shared_ptr<const OwnedHistory> owned(new OwnedHistory{std::move(snapshot)});

@@ -131,9 +131,12 @@ void SnapshotBuilder::set_host(const PickleValue& value) {
 }
 
 // A history may have been recorded without one of the two entries of a free; the other says all.
+// Where a ring lost only what came before, it may have lost the first entry of one pair: a
+// completion that comes first and alone is of a block that had been given back before.
 void SnapshotBuilder::normalise_frees() {
   for (const std::vector<SnapshotRange>& trace : snapshot_.traces) {
-    bool requested = false, completed = false;
+    bool requested = false;
+    std::uint64_t index = 0, completed_count = 0, completed_last = 0;
     const auto for_each = [&](auto action) {
       for (const SnapshotRange& range : trace) {
         for (std::uint64_t i = 0; i < range.count; ++i) action(snapshot_.entries[range.first + i]);
@@ -141,9 +144,14 @@ void SnapshotBuilder::normalise_frees() {
     };
     for_each([&](const SnapshotEntry& entry) {
       requested |= entry.action == SnapshotAction::FreeRequested;
-      completed |= entry.action == SnapshotAction::FreeCompleted;
+      if (entry.action == SnapshotAction::FreeCompleted) {
+        ++completed_count;
+        completed_last = index;
+      }
+      ++index;
     });
-    if (requested || !completed) continue;
+    const bool cut_pair = completed_count == 1 && completed_last == 0;
+    if (requested || completed_count == 0 || cut_pair) continue;
     for_each([&](SnapshotEntry& entry) {
       if (entry.action == SnapshotAction::FreeCompleted)
         entry.action = SnapshotAction::FreeRequested;

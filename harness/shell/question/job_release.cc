@@ -38,7 +38,7 @@ JobRelease recorded_release(const std::string& version) {
 // Releases that put blocks in the same places as the snapshot.
 JobRelease snapshot_release(const std::string& path) {
   const MemorySnapshot snapshot = read_memory_snapshot(path);
-  const std::size_t device = snapshot.busiest_device();
+  const std::size_t device = snapshot.main_device();
   if (snapshot.entry_count(device) == 0) return {};
   const DeviceHistory history(snapshot, device);
   const caching::Rules& found = *recognise(history, snapshot.settings).settings.settings.rules;

@@ -27,7 +27,7 @@ void write_minimalloc(const MemorySnapshot& snapshot, const std::string& path) {
                                  .upper = now,
                                  .size_bytes = block.size_bytes}));
   };
-  snapshot.for_each_entry(snapshot.busiest_device(), [&](const SnapshotEntry& entry) {
+  snapshot.for_each_entry(snapshot.main_device(), [&](const SnapshotEntry& entry) {
     if (entry.action == SnapshotAction::Alloc)
       live[entry.address] = {.id = ++id, .begin = now, .size_bytes = entry.size_bytes};
     if (entry.action == SnapshotAction::FreeRequested) {

@@ -57,7 +57,7 @@ void write_perfetto(const MemorySnapshot& snapshot, const std::string& path) {
   std::uint64_t reserved_bytes = 0, live_bytes = 0;
   for (const SnapshotAnnotation& mark : snapshot.annotations)
     writer.instant(snapshot.texts[mark.name], mark.time_us, 0);
-  snapshot.for_each_entry(snapshot.busiest_device(), [&](const SnapshotEntry& entry) {
+  snapshot.for_each_entry(snapshot.main_device(), [&](const SnapshotEntry& entry) {
     const std::uint64_t time_us = entry.time_us;
     const std::uint64_t size_bytes = entry.size_bytes;
     switch (entry.action) {

@@ -254,7 +254,7 @@ Why explain_snapshot(const std::string& path, const WhyOptions& options) {
   Why why;
   why.snapshot = std::make_unique<const MemorySnapshot>(read_memory_snapshot(path));
   const MemorySnapshot& snapshot = *why.snapshot;
-  const std::size_t device = snapshot.busiest_device();
+  const std::size_t device = snapshot.main_device();
   if (snapshot.entry_count(device) == 0) throw_without_history(snapshot);
   why.history = std::make_unique<const DeviceHistory>(snapshot, device);
   const DeviceHistory& history = *why.history;

@@ -78,7 +78,7 @@ inline constexpr std::size_t kHeldCountTold = 5;  // in the text
 
 struct Why {
   std::unique_ptr<const MemorySnapshot> snapshot;
-  std::unique_ptr<const DeviceHistory> history;  // of its busiest device
+  std::unique_ptr<const DeviceHistory> history;  // of its main device
   std::vector<std::string> notes;
   RecordedSettings recorded;
   bool release_given = false;

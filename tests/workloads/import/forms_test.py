@@ -181,6 +181,35 @@ class Forms(unittest.TestCase):
         self.assertEqual(run.returncode, 2)
         self.assertIn("without history", run.stderr)
 
+    def test_a_ring_that_cut_the_two_entries_of_a_free_apart_loses_no_entries_of_others(self):
+        snapshot = made_up()
+        snapshot["device_traces"] = [snapshot["device_traces"][0][-1:]]
+        self.assertEqual(snapshot["device_traces"][0][0]["action"], "free_completed")
+        answer = json.loads(self.call("why", self.write(snapshot), "--format", "json"))
+        # The owner had given the block back before.
+        self.assertEqual(answer["live_bytes_peak"], 3 * (20 * MIB - 107) - (8 * MIB - 100))
+        self.assertNotIn("skip_actions", " ".join(answer["notes"]))
+
+    def test_of_several_devices_the_one_on_which_a_request_failed_is_looked_at(self):
+        snapshot = made_up()
+        moved = copy.deepcopy(snapshot)
+        for segment in moved["segments"]:
+            segment["device"] = 1
+        entries = moved["device_traces"][0][:6]
+        del moved["segments"][2:]
+        entries.append({**entries[1], "action": "oom", "addr": 0, "device_free": 5 * MIB, "size": 40 * MIB})
+        moved["segments"][1]["blocks"][0].update(state="active_allocated")
+        snapshot["segments"] += moved["segments"]
+        snapshot["device_traces"].append(entries)
+        self.assertLess(len(entries), len(snapshot["device_traces"][0]))
+        answer = json.loads(self.call("why", self.write(snapshot), "--format", "json"))
+        self.assertEqual((answer["oom_count"], answer["placement_count"]), (1, 4))
+        self.assertIn("this is device 1, on which a request failed", " ".join(answer["notes"]))
+        entries.pop()
+        answer = json.loads(self.call("why", self.write(snapshot), "--format", "json"))
+        self.assertEqual((answer["oom_count"], answer["placement_count"]), (0, 6))
+        self.assertIn("this is device 0, which has the longest", " ".join(answer["notes"]))
+
     def test_blocks_that_overlap_are_named(self):
         snapshot = made_up()
         snapshot["segments"][0]["blocks"][1]["address"] -= 512
