@@ -1,6 +1,6 @@
 """Steps of the language model of Stanford's course CS336 (assignment 2): what record_without_gpu.py records.
 
-usage: course_steps.py WIDTH,INNER,LAYERS,HEADS --context N --work inference|forward|backward|step [...]
+usage: course_steps.py WIDTH,INNER,LAYERS,HEADS --context N --work inference|no_grad|forward|backward|step [...]
 
 The model is the course's own. Its package cs336_basics must be on PYTHONPATH with einops, einx and jaxtyping; nothing of it is here.
 Without a GPU nothing is computed, so weights are not filled: the model is moved to the device as Module.to() moves it.
@@ -17,7 +17,8 @@ def parse():
     parser.add_argument("--context", type=int, required=True, help="tokens of a row")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--vocabulary", type=int, default=10000)
-    parser.add_argument("--work", choices=("inference", "forward", "backward", "step"), required=True)
+    parser.add_argument("--work", choices=("inference", "no_grad", "forward", "backward", "step"), required=True,
+                        help="inference: in inference_mode, where autocast keeps no cast weights")
     parser.add_argument("--loss", choices=("cross_entropy", "sum", "last"), default="cross_entropy",
                         help="last: the cross entropy of each row's last token")
     parser.add_argument("--autocast", choices=("none", "model", "loss", "all"), default="none", help="bf16, up to where")
@@ -74,10 +75,10 @@ class Steps:
         if asked.zero == "before":
             self.optimizer.zero_grad()
         with self.precision("all"):
-            with self.precision("model", "loss"):
+            with self.precision("model", "loss"), torch.set_grad_enabled(asked.work not in ("inference", "no_grad")):
                 self.logits = self.model(self.inputs[index % asked.rows])
-            if asked.work in ("inference", "forward"):
-                if asked.work == "inference" or asked.count > 1:
+            if asked.work in ("inference", "no_grad", "forward"):
+                if asked.work != "forward" or asked.count > 1:
                     self.logits = None
                 return
             with self.precision("loss"):

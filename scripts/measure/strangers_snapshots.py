@@ -34,7 +34,7 @@ COURSE = "stanford-cs336/assignment2-systems"
 ROW_FIELDS = ("repository", "commit", "path", "device", "release_by_keys", "entries", "requests", "failed", "requested_bytes_peak",
               "requested_bytes_peak_ours", "reserved_bytes_peak", "reserved_bytes_peak_ours", "equal_places", "end_equal",
               "fresh_reserved_bytes_peak_ours", "reason")
-PREDICTION_FIELDS = ("repository", "path", "live_bytes", "reserved_bytes")
+PREDICTION_FIELDS = ("repository", "path", "live_bytes", "reserved_bytes", "live_bytes_after", "reserved_bytes_after")
 # First release that writes the key, as tests/workloads/import/releases_test.py has it; 2.X is X.
 TOP_KEYS = {"allocator_settings": 1, "external_annotations": 6}
 ENTRY_KEYS = {"time_us": 2, "compile_context": 8, "user_metadata": 10, "pool_id": 12}
@@ -171,21 +171,22 @@ def check(allocmark, page, folder):
     write_rows(page / "rows.csv", ROW_FIELDS, rows)
 
 
-def recording_of(recordings, program):
+def recording_of(recordings, program, words):
     """Programs with the same words, model and card share a recording."""
-    name = "_".join((program["device"], program["course_commit"][:10], program["program"]))
+    name = "_".join((program["device"], program["course_commit"][:10], words))
     return recordings / (re.sub(r"[^A-Za-z0-9._-]+", "_", name) + ".ops.csv.gz")
 
 
 def record(python, simcuda, page, folder, recordings):
     recordings.mkdir(parents=True, exist_ok=True)
-    for program in read_rows(page / "programs.csv"):
-        path = recording_of(recordings, program)
+    asked = [(program, words) for program in read_rows(page / "programs.csv") for words in (program["program"], program["after"]) if words]
+    for program, said in asked:
+        path = recording_of(recordings, program, said)
         if path.exists():
             continue
         course = folder.resolve() / f"course_{program['course_commit'][:10]}" / "cs336-basics"
         card = re.sub(r"^sim:(a100|h100).*$", r"\1", program["device"])
-        words = [python, RECORDER, "--simcuda", simcuda, "--card", card, "--out", path, STEPS, *shlex.split(program["program"])]
+        words = [python, RECORDER, "--simcuda", simcuda, "--card", card, "--out", path, STEPS, *shlex.split(said)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(course), os.environ.get("PYTHONPATH", "")])}
         subprocess.run(list(map(str, words)), env=environment, check=True)
 
@@ -193,10 +194,13 @@ def record(python, simcuda, page, folder, recordings):
 def predict(allocmark, page, recordings):
     rows = []
     for program in read_rows(page / "programs.csv"):
-        words = ("estimate", str(recording_of(recordings, program)), "-d", program["device"], "-c", "unset", "--pytorch", program["pytorch"])
-        estimate = ask(allocmark, *words)
-        rows.append({"repository": program["repository"], "path": program["path"], "live_bytes": estimate["live_bytes"],
-                     "reserved_bytes": estimate["settings"][0]["reserved_bytes"]})
+        row = {"repository": program["repository"], "path": program["path"]}
+        for words, end in ((program["program"], ""), (program["after"], "_after")):
+            if words:
+                estimate = ask(allocmark, "estimate", str(recording_of(recordings, program, words)), "-d", program["device"], "-c", "unset",
+                               "--pytorch", program["pytorch"])
+                row |= {f"live_bytes{end}": estimate["live_bytes"], f"reserved_bytes{end}": estimate["settings"][0]["reserved_bytes"]}
+        rows.append(row)
     write_rows(page / "predictions.csv", PREDICTION_FIELDS, rows)
 
 
@@ -237,24 +241,31 @@ def compared(page):
     measured = {(row["repository"], row["path"]): row for row in read_rows(page / "rows.csv")}
     for program, found in zip(read_rows(page / "programs.csv"), read_rows(page / "predictions.csv")):
         row = measured[program["repository"], program["path"]]
-        live, reserved = (int(found[ours]) / int(row[theirs]) - 1
-                          for ours, theirs in (("live_bytes", "requested_bytes_peak"), ("reserved_bytes", "reserved_bytes_peak")))
-        yield program, row, live, reserved
+        errors = [int(found[ours + end]) / int(row[theirs]) - 1 if found[ours + end] else None for end in ("", "_after")
+                  for ours, theirs in (("live_bytes", "requested_bytes_peak"), ("reserved_bytes", "reserved_bytes_peak"))]
+        yield program, row, errors
+
+
+def percent(error):
+    return "" if error is None else f"{100 * error:+.2f} %"
 
 
 def course_tables(page):
     lines, by_model = [], {}
-    for program, row, live, reserved in compared(page):
-        lines.append([program["repository"].split("/")[0], program["path"], program["model"], int(row["requested_bytes_peak"]) / 1e9, f"{100 * live:+.2f} %",
-                      int(row["reserved_bytes_peak"]) / 1e9, f"{100 * reserved:+.2f} %", program["guessed"]])
+    for program, row, (live, reserved, live_after, reserved_after) in compared(page):
+        sizes = [f"{int(row[key]) / 1e9:.3f}" for key in ("requested_bytes_peak", "reserved_bytes_peak")]
+        lines.append([program["repository"].split("/")[0], program["path"], program["model"], sizes[0], percent(live), sizes[1], percent(reserved),
+                      percent(live_after), percent(reserved_after), program["guessed"], program["reason"]])
         by_model.setdefault(program["model"], []).append((abs(live), abs(reserved)))
-    for line in lines:
-        line[3], line[5] = f"{line[3]:.3f}", f"{line[5]:.3f}"
-    sums = [[model, len(errors), *(f"{100 * value:.2f} %" for at in (0, 1) for value in
-                                   (statistics.median(error[at] for error in errors), max(error[at] for error in errors)))]
-            for model, errors in by_model.items()]
-    return (text.table(["model", "files:", "peak requested, median size of error:", "largest:", "peak reserved, median:", "largest:"], sums),
-            text.table(["repository of", "file", "model", "peak requested, GB:", "error:", "peak reserved, GB:", "error:", "what was guessed"], lines))
+    sums = []
+    for model, errors in by_model.items():
+        parts = [[error[at] for error in errors] for at in (0, 1)]
+        sums.append([model, len(errors), *(f"{100 * value:.2f} %" for part in parts for value in (statistics.median(part), max(part))),
+                     *(sum(error <= 0.01 for error in part) for part in parts)])
+    return (text.table(["model", "files:", "peak requested, median size of error:", "largest:", "peak reserved, median:", "largest:",
+                        "requested within 1 %:", "reserved within 1 %:"], sums),
+            text.table(["repository of", "file", "model", "peak requested, GB:", "error:", "peak reserved, GB:", "error:", "after the look, requested:",
+                        "reserved:", "what was guessed", "why it is off"], lines))
 
 
 def fill(page_text, name, made):
