@@ -1,6 +1,7 @@
 #include "allocators/packing/first_fit.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <numeric>
 #include <tuple>
@@ -10,13 +11,6 @@
 
 namespace allocmark {
 namespace {
-
-struct Placed {
-  std::uint64_t offset = 0;
-  std::uint64_t end_offset = 0;
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-};
 
 std::uint64_t lifetime(const BlockLife& block) { return block.end - block.begin; }
 long double area(const BlockLife& block) {
@@ -50,83 +44,123 @@ std::vector<std::uint64_t> pressures(std::span<const BlockLife> blocks) {
   return result;
 }
 
-// Greatest keys first; equal ones as they came.
-class Orders {
- public:
-  explicit Orders(std::span<const BlockLife> blocks)
-      : blocks_(blocks), pressure_(pressures(blocks)), all_(blocks.size()) {
-    std::iota(all_.begin(), all_.end(), 0U);
-  }
-  template <class Key>
-  void add(std::string_view name, Key key) {
-    PackOrder order{name, all_};
-    std::ranges::stable_sort(order.blocks, std::greater<>{},
-                             [&](std::uint32_t i) { return key(blocks_[i], pressure_[i]); });
-    orders_.push_back(std::move(order));
-  }
-  [[nodiscard]] std::vector<PackOrder> take() { return std::move(orders_); }
-
- private:
-  std::span<const BlockLife> blocks_;
-  std::vector<std::uint64_t> pressure_;
-  std::vector<std::uint32_t> all_;
-  std::vector<PackOrder> orders_;
-};
-
 using Block = const BlockLife&;
 using Pressure = std::uint64_t;  // bytes
 
-void add_by_begin(Orders& orders) {
-  orders.add("begin", [](Block b, Pressure) { return std::pair(~b.begin, b.size_bytes); });
+}  // namespace
+
+class OrderMaker {
+ public:
+  explicit OrderMaker(std::span<const BlockLife> blocks) : blocks_(blocks) {}
+
+  // Greatest keys first; equal ones as they came.
+  template <class Key>
+  [[nodiscard]] PackOrder by(std::string_view name, Key key) const {
+    std::vector<std::uint32_t> all(blocks_.size());
+    std::iota(all.begin(), all.end(), 0U);
+    std::ranges::stable_sort(all, std::greater<>{},
+                             [&](std::uint32_t i) { return key_of(key, i); });
+    return {.name = name, .blocks = std::move(all)};
+  }
+  template <class Key>
+  [[nodiscard]] PackOrder by_pressure(std::string_view name, Key key) {
+    if (pressures_.empty()) pressures_ = pressures(blocks_);
+    return by(name, key);
+  }
+
+ private:
+  template <class Key>
+  [[nodiscard]] auto key_of(const Key& key, std::uint32_t i) const {
+    if constexpr (requires(Block block) { key(block); }) {
+      return key(blocks_[i]);
+    } else {
+      return key(blocks_[i], pressures_[i]);
+    }
+  }
+
+  std::span<const BlockLife> blocks_;
+  std::vector<std::uint64_t> pressures_;  // from the first order on that needs them
+};
+
+namespace {
+
+using Rule = PackOrder (*)(OrderMaker&);
+
+PackOrder by_begin(OrderMaker& maker) {
+  return maker.by("begin", [](Block b) { return std::pair(~b.begin, b.size_bytes); });
 }
+
+constexpr std::array<Rule, 7> kPackRules = {
+    [](OrderMaker& maker) {
+      return maker.by("size", [](Block b) { return std::pair(b.size_bytes, lifetime(b)); });
+    },
+    [](OrderMaker& maker) {
+      return maker.by("lifetime", [](Block b) { return std::pair(lifetime(b), b.size_bytes); });
+    },
+    [](OrderMaker& maker) { return maker.by("size times lifetime", area); },
+    [](OrderMaker& maker) {
+      return maker.by_pressure("pressure, then size", [](Block b, Pressure pressure) {
+        return std::pair(pressure, b.size_bytes);
+      });
+    },
+    [](OrderMaker& maker) {
+      return maker.by_pressure("pressure, then lifetime", [](Block b, Pressure pressure) {
+        return std::pair(pressure, lifetime(b));
+      });
+    },
+    by_begin,
+    [](OrderMaker& maker) {
+      return maker.by("end", [](Block b) { return std::pair(b.end, b.size_bytes); });
+    },
+};
 
 }  // namespace
 
-std::vector<PackOrder> pack_orders(std::span<const BlockLife> blocks) {
-  Orders orders(blocks);
-  orders.add("size", [](Block b, Pressure) { return std::pair(b.size_bytes, lifetime(b)); });
-  orders.add("lifetime", [](Block b, Pressure) { return std::pair(lifetime(b), b.size_bytes); });
-  orders.add("size times lifetime", [](Block b, Pressure) { return area(b); });
-  orders.add("pressure, then size",
-             [](Block b, Pressure pressure) { return std::pair(pressure, b.size_bytes); });
-  orders.add("pressure, then lifetime",
-             [](Block b, Pressure pressure) { return std::pair(pressure, lifetime(b)); });
-  add_by_begin(orders);
-  orders.add("end", [](Block b, Pressure) { return std::pair(b.end, b.size_bytes); });
-  return orders.take();
+PackOrders::PackOrders(std::span<const BlockLife> blocks)
+    : maker_(std::make_unique<OrderMaker>(blocks)) {}
+PackOrders::~PackOrders() = default;
+
+std::optional<PackOrder> PackOrders::next() {
+  if (made_count_ == kPackRules.size()) return std::nullopt;
+  return kPackRules[made_count_++](*maker_);
 }
 
 std::vector<PackOrder> search_orders(std::span<const BlockLife> blocks) {
-  Orders orders(blocks);
-  add_by_begin(orders);
-  orders.add("lifetime, area, pressure",
-             [](Block b, Pressure pressure) { return std::tuple(lifetime(b), area(b), pressure); });
-  orders.add("pressure, area, lifetime",
-             [](Block b, Pressure pressure) { return std::tuple(pressure, area(b), lifetime(b)); });
-  orders.add("pressure, lifetime, area",
-             [](Block b, Pressure pressure) { return std::tuple(pressure, lifetime(b), area(b)); });
-  return orders.take();
+  OrderMaker maker(blocks);
+  return {by_begin(maker),
+          maker.by_pressure("lifetime, area, pressure",
+                            [](Block b, Pressure pressure) {
+                              return std::tuple(lifetime(b), area(b), pressure);
+                            }),
+          maker.by_pressure("pressure, area, lifetime",
+                            [](Block b, Pressure pressure) {
+                              return std::tuple(pressure, area(b), lifetime(b));
+                            }),
+          maker.by_pressure("pressure, lifetime, area", [](Block b, Pressure pressure) {
+            return std::tuple(pressure, lifetime(b), area(b));
+          })};
 }
 
-BlockPacking first_fit(std::span<const BlockLife> blocks, std::span<const std::uint32_t> order,
-                       std::uint64_t height_limit_bytes) {
+FirstFit::FirstFit(std::span<const BlockLife> blocks) : blocks_(blocks), occupied_(0) {
+  const TimeSections sections(blocks);
+  for (const BlockLife& block : blocks)
+    sections_.push_back({sections.from(block.begin), sections.from(block.end)});
+  occupied_ = Occupied(sections.count());
+}
+
+BlockPacking FirstFit::pack(std::span<const std::uint32_t> order,
+                            std::uint64_t height_limit_bytes) {
+  occupied_.clear();
   BlockPacking packing;
-  packing.offsets.assign(blocks.size(), 0);
-  std::vector<Placed> placed;  // by offset
-  placed.reserve(order.size());
+  packing.offsets.assign(blocks_.size(), 0);
   for (const std::uint32_t index : order) {
-    const BlockLife& block = blocks[index];
-    if (block.size_bytes == 0) continue;
-    std::uint64_t at = 0;
-    for (const Placed& other : placed) {
-      if (other.offset >= at + block.size_bytes) break;
-      if (other.begin < block.end && block.begin < other.end) at = std::max(at, other.end_offset);
-    }
+    const std::uint64_t size_bytes = blocks_[index].size_bytes;
+    if (size_bytes == 0) continue;
+    const std::uint64_t at = occupied_.lowest_free(sections_[index], size_bytes);
     packing.offsets[index] = at;
-    packing.height_bytes = std::max(packing.height_bytes, at + block.size_bytes);
+    packing.height_bytes = std::max(packing.height_bytes, at + size_bytes);
     if (packing.height_bytes > height_limit_bytes) return {.height_bytes = packing.height_bytes};
-    const Placed one{at, at + block.size_bytes, block.begin, block.end};
-    placed.insert(std::ranges::upper_bound(placed, at, {}, &Placed::offset), one);
+    occupied_.take(sections_[index], at, size_bytes);
   }
   return packing;
 }

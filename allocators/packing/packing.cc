@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "allocators/packing/exact_packing.h"
@@ -13,14 +14,19 @@
 namespace allocmark {
 
 std::uint64_t peak_bytes(std::span<const BlockLife> blocks) {
-  std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> changes;  // came, went
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> came, went;  // when, bytes
   for (const BlockLife& block : blocks) {
-    changes[block.begin].first += block.size_bytes;
-    changes[block.end].second += block.size_bytes;
+    came.emplace_back(block.begin, block.size_bytes);
+    went.emplace_back(block.end, block.size_bytes);
   }
+  std::ranges::sort(came);
+  std::ranges::sort(went);
   std::uint64_t live = 0, peak = 0;
-  for (const auto& [time, change] : changes) {
-    live = live - change.second + change.first;
+  std::size_t gone_count = 0;
+  for (const auto& [time, size_bytes] : came) {
+    for (; gone_count < went.size() && went[gone_count].first <= time; ++gone_count)
+      live -= went[gone_count].second;
+    live += size_bytes;
     peak = std::max(peak, live);
   }
   return peak;
@@ -43,7 +49,8 @@ void improve(std::span<const BlockLife> blocks, std::vector<std::uint32_t> order
     seed ^= seed << 17;
     return seed;
   };
-  BlockPacking current = first_fit(blocks, order);
+  FirstFit first_fit(blocks);
+  BlockPacking current = first_fit.pack(order);
   const std::uint64_t tries = comparisons / comparisons_of_first_fit(blocks.size());
   for (std::uint64_t i = 0; i < tries && best->height_bytes > best->bound_bytes; ++i) {
     std::vector<std::uint32_t> changed = order;
@@ -59,7 +66,7 @@ void improve(std::span<const BlockLife> blocks, std::vector<std::uint32_t> order
     const std::uint32_t block = changed[top];
     changed.erase(changed.begin() + static_cast<std::ptrdiff_t>(top));
     changed.insert(changed.begin() + static_cast<std::ptrdiff_t>(to), block);
-    const BlockPacking packing = first_fit(blocks, changed, current.height_bytes);
+    const BlockPacking packing = first_fit.pack(changed, current.height_bytes);
     if (packing.offsets.empty() || packing.height_bytes > current.height_bytes) continue;
     current = packing;
     order = std::move(changed);
@@ -101,14 +108,17 @@ BlockPacking first_fits(std::span<const BlockLife> blocks, std::uint64_t count_m
   BlockPacking best;
   best.height_bytes = ~std::uint64_t{0};
   best.bound_bytes = peak_bytes(blocks);
-  for (PackOrder& order : pack_orders(blocks)) {
-    if (count_max-- == 0) break;
-    BlockPacking packing = first_fit(blocks, order.blocks, best.height_bytes);
-    if (packing.offsets.empty() || packing.height_bytes >= best.height_bytes) continue;
+  FirstFit first_fit(blocks);
+  PackOrders orders(blocks);
+  for (std::uint64_t i = 0; i < count_max; ++i) {
+    std::optional<PackOrder> order = orders.next();
+    if (!order) break;
+    BlockPacking packing = first_fit.pack(order->blocks, best.height_bytes - 1);
+    if (packing.height_bytes >= best.height_bytes) continue;
     best.offsets = std::move(packing.offsets);
     best.height_bytes = packing.height_bytes;
-    best.found_by = fmt::format("first fit by {}", order.name);
-    *best_order = std::move(order.blocks);
+    best.found_by = fmt::format("first fit by {}", order->name);
+    *best_order = std::move(order->blocks);
     if (best.height_bytes == best.bound_bytes) break;
   }
   best.is_best = best.height_bytes == best.bound_bytes;

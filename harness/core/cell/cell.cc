@@ -44,6 +44,7 @@ bool CellRun::ready() {
   if (turns_ != nullptr && !spec_.in_rounds) (void)turns_->wait();
   enforce_capacity();
   if (over_) return false;
+  pack_trace();
   checked_pass();
   if (over_) return false;
   idle_pass();
@@ -54,7 +55,6 @@ bool CellRun::ready() {
 void CellRun::run() {
   if (!ready()) return;
   timed_passes();
-  if (!over_) pack_trace();
 }
 
 void CellRun::check_key() {

@@ -116,24 +116,26 @@ bool run_interleaved(const InterleavedPlan& plan, const InterleaveOptions& optio
   const OpenDriver driver(devices, plan.sides.back().program_path);
   const std::vector<std::uint32_t> looks = look_rounds(plan);
   std::uint64_t place = 0;
+  KnownPackings packings;
   const auto run_some = [&](std::uint32_t round, const std::set<std::size_t>& cell_indices,
                             std::uint32_t job_count) {
     const std::vector<Turn> turns = turns_of_round(plan, round, cell_indices);
-    const bool completed = run_groups(
-        groups_of_round(plan, options, turns, round), job_count,
-        /*gpu_count=*/0, options.interrupt, [&](std::size_t group, const GroupResult& result) {
-          const std::size_t index = group * kSideCount + result.step_index;
-          const bool measured = is_measured(result.cell);
-          if (!measured) going.erase(turns[index].cell_index);
-          if (round == 0 && options.placements != nullptr) {
-            options.placements->note_ended(turns[index].cell_index, measured);
-          }
-          on_result({.round = round,
-                     .side = turns[index].side,
-                     .place = place + index,
-                     .in_turns = result.in_turns,
-                     .cell = result.cell});
-        });
+    const bool completed =
+        run_groups(groups_of_round(plan, options, turns, round), job_count,
+                   /*gpu_count=*/0, options.interrupt, packings,
+                   [&](std::size_t group, const GroupResult& result) {
+                     const std::size_t index = group * kSideCount + result.step_index;
+                     const bool measured = is_measured(result.cell);
+                     if (!measured) going.erase(turns[index].cell_index);
+                     if (round == 0 && options.placements != nullptr) {
+                       options.placements->note_ended(turns[index].cell_index, measured);
+                     }
+                     on_result({.round = round,
+                                .side = turns[index].side,
+                                .place = place + index,
+                                .in_turns = result.in_turns,
+                                .cell = result.cell});
+                   });
     place += turns.size();
     return completed;
   };

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "harness/core/run/cell_process.h"
+#include "harness/core/run/known_packings.h"
 #include "harness/job/child_process.h"
 #include "results/json.h"
 
@@ -31,7 +32,7 @@ class Rounds {
  public:
   Rounds(const std::vector<CellSpec>& specs, const RoundsOptions& options, const RoundsSinks& sinks)
       : options_(options), sinks_(sinks) {
-    for (const CellSpec& spec : specs) members_.push_back({.spec = &spec});
+    for (const CellSpec& spec : specs) members_.push_back({.spec = spec});
   }
 
   bool run() {
@@ -46,7 +47,7 @@ class Rounds {
 
  private:
   struct Member {
-    const CellSpec* spec = nullptr;
+    CellSpec spec;
     std::unique_ptr<ChildProcess> child = {};  // null before its start and after its end
     bool at_work = false;
     std::uint64_t waiting_bytes = 0;  // what it holds while it waits
@@ -90,9 +91,10 @@ class Rounds {
 
   bool open(std::size_t index) {
     Member& member = members_[index];
+    packings_.tell(options_.program_path, member.spec);
     try {
       member.child =
-          std::make_unique<ChildProcess>(cell_command(*member.spec, options_.program_path));
+          std::make_unique<ChildProcess>(cell_command(member.spec, options_.program_path));
     } catch (const Error& error) {
       // With fewer processes there may be room for it.
       if (!open_.empty()) {
@@ -101,7 +103,7 @@ class Rounds {
         return begin_turn_of_waiting();
       }
       CellResult result;
-      result.key = member.spec->key;
+      result.key = member.spec.key;
       result.status = CellStatus::Failed;
       result.reason = error.what();
       sinks_.on_result(result);
@@ -155,7 +157,9 @@ class Rounds {
     try {
       CellResult part = cell_result_from_json(std::string_view(text).substr(0, text.find('\n')),
                                               "a cell's result so far");
-      if (part.key == member.spec->key && part.passes_to_come > 0) sinks_.on_part(part);
+      if (part.key != member.spec.key || part.passes_to_come == 0) return;
+      packings_.note(options_.program_path, part);
+      sinks_.on_part(part);
     } catch (const UsageError&) {
       // What the cell says at its end is judged; a part is kept for the case that it has no end.
     }
@@ -167,7 +171,8 @@ class Rounds {
     member.child.reset();
     std::erase(open_, index);
     std::erase(queue_, index);
-    const CellResult result = cell_result(*member.spec, outcome);
+    const CellResult result = cell_result(member.spec, outcome);
+    packings_.note(options_.program_path, result);
     sinks_.on_passes(member.turn_count == 1 ? 1 + kUntimedPassCount : 1);
     sinks_.on_result(result);
   }
@@ -197,6 +202,7 @@ class Rounds {
   std::deque<std::size_t> queue_;  // whose turn is still to come in this round
   std::size_t at_work_count_ = 0;
   bool window_is_full_ = false;
+  KnownPackings packings_;
   Random order_{1};
 };
 

@@ -28,27 +28,6 @@ struct RunningGroup {
   std::unique_ptr<RunGroup> group;
 };
 
-// What cells found of their workloads, told to later cells of the same.
-class KnownPackings {
- public:
-  void note(const CellResult& cell) {
-    if (cell.packed_bytes) bytes_[name_of(cell.key)] = *cell.packed_bytes;
-  }
-  void tell(RunGroupSpec& group) const {
-    for (CellStep& step : group.steps) {
-      const auto found = bytes_.find(name_of(step.spec.key));
-      if (found != bytes_.end()) step.spec.packed_bytes = found->second;
-    }
-  }
-
- private:
-  using Name = std::tuple<std::string, std::string, std::uint64_t>;
-  static Name name_of(const CellKey& key) {
-    return {key.workload_text(), key.workload_files, key.seed};
-  }
-  std::map<Name, std::uint64_t> bytes_;
-};
-
 // The GPU that fewest groups use, the first of them.
 std::uint32_t freest_gpu(const std::vector<RunningGroup>& running, std::uint32_t gpu_count) {
   const auto uses = [&](std::uint32_t gpu) {
@@ -85,17 +64,16 @@ std::string visible_gpu(const char* visible, std::uint32_t index) {
 }
 
 bool run_groups(const std::vector<RunGroupSpec>& groups, std::uint32_t job_count,
-                std::uint32_t gpu_count, const InterruptGuard* interrupt,
+                std::uint32_t gpu_count, const InterruptGuard* interrupt, KnownPackings& packings,
                 const std::function<void(std::size_t, const GroupResult&)>& on_result) {
   std::vector<RunningGroup> running;
-  KnownPackings packings;
   std::size_t next_index = 0;
   while (next_index < groups.size() || !running.empty()) {
     if (interrupt != nullptr && interrupt->requested()) return false;
     while (next_index < groups.size() && running.size() < job_count) {
       const std::uint32_t gpu = freest_gpu(running, gpu_count);
       RunGroupSpec group = groups[next_index];
-      packings.tell(group);
+      for (CellStep& step : group.steps) packings.tell(step.program_path, step.spec);
       if (gpu_count > 0) group.visible_gpu = visible_gpu(std::getenv("CUDA_VISIBLE_DEVICES"), gpu);
       running.push_back(
           {.index = next_index, .gpu = gpu, .group = std::make_unique<RunGroup>(std::move(group))});
@@ -113,7 +91,7 @@ bool run_groups(const std::vector<RunGroupSpec>& groups, std::uint32_t job_count
         ++i;
       }
       for (const GroupResult& result : results) {
-        packings.note(result.cell);
+        packings.note(groups[index].steps[result.step_index].program_path, result.cell);
         on_result(index, result);
       }
     }
@@ -134,8 +112,9 @@ bool run_cells(const std::vector<CellSpec>& specs, const RunCellsOptions& option
     devices.push_back("cuda:" + std::to_string(i));
   }
   const OpenDriver driver(devices, options.program_path);
+  KnownPackings packings;
   return run_groups(
-      groups, options.job_count, options.gpu_count, options.interrupt,
+      groups, options.job_count, options.gpu_count, options.interrupt, packings,
       [&](std::size_t /*group*/, const GroupResult& result) { on_result(result.cell); });
 }
 

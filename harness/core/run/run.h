@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/core/cell/cell.h"
+#include "harness/core/run/known_packings.h"
 #include "harness/core/run/run_group.h"
 #include "harness/job/interrupt.h"
 #include "results/schema.h"
@@ -26,9 +27,10 @@ struct RunCellsOptions {
 // Runs the groups, in their order and several at a time. `on_result` gets a group's index and what
 // one of its processes gave. What holds for run_cells holds here. With `gpu_count` above 0 the
 // processes of a group see one of so many GPUs (visible_gpu()), the one that fewest groups use.
+// `packings` is read and added to.
 [[nodiscard]] bool run_groups(
     const std::vector<RunGroupSpec>& groups, std::uint32_t job_count, std::uint32_t gpu_count,
-    const InterruptGuard* interrupt,
+    const InterruptGuard* interrupt, KnownPackings& packings,
     const std::function<void(std::size_t, const GroupResult&)>& on_result);
 
 // Returns true where all cells were run, false where an interrupt ended it: running cells are then

@@ -28,34 +28,47 @@ std::vector<BlockLife> random_blocks(Random& random, std::size_t count, std::uin
   return blocks;
 }
 
+// Where first fit puts each block of the order: every one before it is looked at, again and again.
+std::vector<std::uint64_t> first_fit_by_hand(const std::vector<BlockLife>& blocks,
+                                             const std::vector<std::uint32_t>& order) {
+  std::vector<std::uint64_t> offsets(blocks.size());
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    const BlockLife& block = blocks[order[k]];
+    if (block.size_bytes == 0) continue;
+    std::uint64_t at = 0;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t j = 0; j < k; ++j) {
+        const BlockLife& other = blocks[order[j]];
+        const std::uint64_t other_at = offsets[order[j]];
+        const bool meets = other.begin < block.end && block.begin < other.end &&
+                           at < other_at + other.size_bytes && other_at < at + block.size_bytes;
+        if (!meets) continue;
+        at = other_at + other.size_bytes;
+        moved = true;
+      }
+    }
+    offsets[order[k]] = at;
+  }
+  return offsets;
+}
+
+std::uint64_t height_of(const std::vector<BlockLife>& blocks,
+                        const std::vector<std::uint64_t>& offsets) {
+  std::uint64_t height = 0;
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    height = std::max(height, offsets[i] + blocks[i].size_bytes);
+  return height;
+}
+
 // The least height of all orders, by a placement of its own: a best packing, put down block by
 // block from the lowest on, is that of some order.
 std::uint64_t least_height(const std::vector<BlockLife>& blocks) {
-  std::vector<std::size_t> order(blocks.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::vector<std::uint32_t> order(blocks.size());
+  std::iota(order.begin(), order.end(), 0U);
   std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
   do {
-    std::vector<std::uint64_t> offsets(blocks.size());
-    std::uint64_t height = 0;
-    for (std::size_t k = 0; k < order.size(); ++k) {
-      const BlockLife& block = blocks[order[k]];
-      std::uint64_t at = 0;
-      for (bool moved = true; moved;) {
-        moved = false;
-        for (std::size_t j = 0; j < k; ++j) {
-          const BlockLife& other = blocks[order[j]];
-          const std::uint64_t other_at = offsets[order[j]];
-          const bool meets = other.begin < block.end && block.begin < other.end &&
-                             at < other_at + other.size_bytes && other_at < at + block.size_bytes;
-          if (!meets) continue;
-          at = other_at + other.size_bytes;
-          moved = true;
-        }
-      }
-      offsets[order[k]] = at;
-      height = std::max(height, at + block.size_bytes);
-    }
-    least = std::min(least, height);
+    least = std::min(least, height_of(blocks, first_fit_by_hand(blocks, order)));
   } while (std::ranges::next_permutation(order).found);
   return least;
 }
@@ -170,9 +183,39 @@ TEST_CASE("faults of packings are found") {
 TEST_CASE("a first fit gives up above its limit") {
   const std::vector<BlockLife> blocks = {{0, 4, 10}, {0, 4, 10}};
   const std::vector<std::uint32_t> order = {0, 1};
-  CHECK(first_fit(blocks, order).height_bytes == 20);
-  CHECK(first_fit(blocks, order, 20).offsets.size() == 2);
-  CHECK(first_fit(blocks, order, 19).offsets.empty());
+  FirstFit first_fit(blocks);
+  CHECK(first_fit.pack(order).height_bytes == 20);
+  CHECK(first_fit.pack(order, 20).offsets.size() == 2);
+  CHECK(first_fit.pack(order, 19).offsets.empty());
+}
+
+// One FirstFit for several orders, some given up: none may leave anything behind.
+TEST_CASE("first fit puts each block where a search by hand puts it") {
+  Random random(8);
+  for (int round = 0; round < 2000; ++round) {
+    CAPTURE(round);
+    // Few times: many blocks begin or end at one. Many: lives that share none.
+    const std::uint64_t time_end = 2 + up_to(random, round % 2 == 0 ? 12 : 300);
+    std::vector<BlockLife> blocks = random_blocks(random, 1 + up_to(random, 40), time_end);
+    for (BlockLife& block : blocks) {
+      if (up_to(random, 19) == 0) block.size_bytes = 0;
+      if (up_to(random, 3) == 0) block.size_bytes *= 100;
+    }
+    std::vector<std::uint32_t> order(blocks.size());
+    std::iota(order.begin(), order.end(), 0U);
+    FirstFit first_fit(blocks);
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      std::ranges::shuffle(order, random);
+      const std::vector<std::uint64_t> offsets = first_fit_by_hand(blocks, order);
+      const std::uint64_t height = height_of(blocks, offsets);
+      const BlockPacking packing = first_fit.pack(order);
+      REQUIRE(packing.offsets == offsets);
+      REQUIRE(packing.height_bytes == height);
+      if (height == 0) continue;
+      REQUIRE(first_fit.pack(order, height).offsets == offsets);
+      REQUIRE(first_fit.pack(order, height - 1).offsets.empty());
+    }
+  }
 }
 
 TEST_CASE("a quick packing tries more orders only where there is room for their comparisons") {

@@ -126,6 +126,9 @@ TEST_CASE("a cell in rounds waits before each pass but the first, and hands over
   REQUIRE(parts.size() == 2);
   CHECK(parts[0].passes_to_come == 3);
   CHECK(parts[0].allocate.total.count == result.allocate_count);
+  // For the cells that are opened after it.
+  CHECK(parts[0].packed_bytes.value_or(0) > 0);
+  CHECK(parts[0].packed_bytes == result.packed_bytes);
   CHECK(parts[1].passes_to_come == 2);
   CHECK(parts[1].size_classes.size() == result.size_classes.size());
   // The time of waiting is between the passes, and not the cell's.

@@ -107,6 +107,18 @@ TEST_CASE("a crashed process ends its cell, decided cells stop at the look, othe
         std::map<std::string, std::uint32_t>{{"crash", 0}, {"decided", 3}, {"fine", 7}});
 }
 
+TEST_CASE("a round is told what those before it found to need, by a program of the same path") {
+  const InterleavedPlan plan = make_plan({"packs"});
+  std::set<std::pair<std::uint32_t, std::uint64_t>> packed;
+  REQUIRE(run_interleaved(
+      plan, {.timeout_s = 60}, [] { return std::set<std::size_t>{}; },
+      [&](const RoundResult& result) {
+        packed.emplace(result.round, result.cell.packed_bytes.value_or(0));
+      }));
+  CHECK(packed == std::set<std::pair<std::uint32_t, std::uint64_t>>{
+                      {0, 4096}, {1, 4097}, {2, 4098}, {3, 4099}});
+}
+
 TEST_CASE("a cell whose rounds are limited stops there") {
   InterleavedPlan plan = make_plan({"once", "always"});
   plan.cells[0].round_count_max = 1;

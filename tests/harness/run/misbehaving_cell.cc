@@ -86,6 +86,11 @@ void pass_in_rounds(const allocmark::CellSpec& spec, bool crashes, allocmark::Ce
   }
 }
 
+// One more than what it is told.
+void pack(const allocmark::CellSpec& spec, allocmark::CellResult& result) {
+  result.packed_bytes = spec.packed_bytes > 0 ? spec.packed_bytes + 1 : 4096;
+}
+
 // Says which GPU it sees, and for how long in placements_path.
 void see_gpu(const allocmark::CellSpec& spec, allocmark::CellResult& result) {
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -172,13 +177,14 @@ int main(int argc, char** argv) {
   } else if (kind == "leave_child") {
     leave_child();
   } else if (kind == "packs") {
-    result.packed_bytes = spec.packed_bytes > 0 ? spec.packed_bytes + 1 : 4096;
+    pack(spec, result);
   } else if (kind == "closes_turns") {
     close(allocmark::kTurnFd);
     std::this_thread::sleep_for(std::chrono::milliseconds(spec.key.seed));
   } else if (kind == "turns" || kind == "turns_crash") {
     take_turns(spec, kind == "turns_crash", result);
-  } else if (kind == "rounds" || kind == "rounds_crash") {
+  } else if (kind == "rounds" || kind == "rounds_crash" || kind == "rounds_packs") {
+    if (kind == "rounds_packs") pack(spec, result);
     pass_in_rounds(spec, kind == "rounds_crash", result);
   } else if (kind == "environment") {
     const char* path = std::getenv("SIMCUDA_PROFILE");

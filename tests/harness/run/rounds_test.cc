@@ -118,6 +118,15 @@ TEST_CASE("what a cell has so far is handed over with the passes that are to com
   CHECK(outcome.parts[3].passes_to_come == 1);
 }
 
+// All are open before the first has ended.
+TEST_CASE("a cell is told what the first pass of an earlier one found to need") {
+  const std::vector<std::string> kinds(3, "rounds_packs");
+  const RoundsOutcome outcome = run_setup({.kinds = kinds});
+  REQUIRE(outcome.parts.size() >= 3);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(outcome.parts[i].packed_bytes == 4096 + i);
+  CHECK(outcome.results.at("C").packed_bytes == 4098);
+}
+
 TEST_CASE("where one cell crashes or hangs in a round, the others go on") {
   for (const char* kind : {"rounds_crash", "hang", "garbage", "crash"}) {
     INFO(kind);

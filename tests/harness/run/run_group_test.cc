@@ -52,7 +52,8 @@ Outcome run_pair(const Pair& pair) {
     group.steps.push_back({.spec = spec, .program_path = MISBEHAVING_CELL});
   }
   Outcome outcome;
-  REQUIRE(run_groups({group}, 1, 0, nullptr, [&](std::size_t, const GroupResult& result) {
+  KnownPackings packings;
+  REQUIRE(run_groups({group}, 1, 0, nullptr, packings, [&](std::size_t, const GroupResult& result) {
     outcome.results[result.cell.key.allocator] = result;
   }));
   std::istringstream lines(read_file(log_path));
