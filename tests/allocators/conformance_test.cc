@@ -38,6 +38,11 @@ constexpr Variant kVariants[] = {
     {"rmm", "resource:arena"},
     {"rmm", "resource:binning,min_bin:12,max_bin:16"},
     {"rmm", "resource:cuda_async"},
+    {"rmm@25.12", "resource:arena"},
+    {"rmm@26.10", "resource:arena"},
+    {"rmm@26.10", "resource:binning,min_bin:12,max_bin:16"},
+    {"rmm@26.10", "resource:cuda"},
+    {"rmm@26.10", "resource:cuda_async"},
     {"pluggable", "library:" ALLOCMARK_PLUGGABLE_EXAMPLE ",trim:my_trim"},
     {"thrust_pool", "sync_at_free:always", true},
     {"bfc@tf2.21", "allow_growth:True,fraction:0.9"},
@@ -61,7 +66,7 @@ constexpr Variant kVariants[] = {
 // Where an allocator that is not ours breaks a rule and its wrapper cannot mend it. The rule must
 // still be broken: once it is kept, the line goes.
 struct Deviation {
-  std::string_view backend;
+  std::string_view backend;  // "rmm@": each rebuilt release of it
   std::string_view rule;
   std::string_view reason;
   std::string_view conf = "*";  // under this config string; "*": under each
@@ -76,6 +81,10 @@ constexpr Deviation kDeviations[] = {
     {"rmm", "trim", "RMM's own pools give memory back only when they end", ""},
     {"rmm", "trim", "RMM's own pools give memory back only when they end", "resource:arena"},
     {"rmm", "trim", "RMM's own pools give memory back only when they end",
+     "resource:binning,min_bin:12,max_bin:16"},
+    {"rmm@", "trim", "RMM's own pools give memory back only when they end", ""},
+    {"rmm@", "trim", "RMM's own pools give memory back only when they end", "resource:arena"},
+    {"rmm@", "trim", "RMM's own pools give memory back only when they end",
      "resource:binning,min_bin:12,max_bin:16"},
     {"bfc@tf2.21", "trim", "TensorFlow has no call that gives memory back"},
     {"bfc@tf2.21", "instances", "TensorFlow takes all free memory at its first request", ""},
@@ -117,23 +126,32 @@ Row row_of(const BackendEntry& entry, const Variant& variant) {
   return {.entry = &entry, .subject = subject};
 }
 
+void add_rows(const BackendEntry& entry, std::vector<Row>* rows) {
+  if (entry.argument_keys.empty()) rows->push_back(row_of(entry, {}));
+  for (const Variant& variant : kVariants) {
+    if (variant.backend == entry.name) rows->push_back(row_of(entry, variant));
+  }
+}
+
 std::vector<Row> rows() {
   std::vector<Row> result;
-  for (const BackendEntry& entry : backend_registry()) {
-    if (entry.argument_keys.empty()) result.push_back(row_of(entry, {}));
-    for (const Variant& variant : kVariants) {
-      if (variant.backend == entry.name) {
-        result.push_back(row_of(entry, variant));
-      }
-    }
+  for (const BackendEntry& entry : backend_registry()) add_rows(entry, &result);
+  // Of other families the newest release stands in the registry, and parity holds the rest.
+  for (const BackendEntry& entry : release_registry()) {
+    if (family_of(entry.name) == "rmm") add_rows(entry, &result);
   }
   return result;
+}
+
+bool is_about(const Deviation& deviation, std::string_view name) {
+  return deviation.backend.ends_with('@') ? name.starts_with(deviation.backend)
+                                          : name == deviation.backend;
 }
 
 const Deviation* deviation_of(const Subject& subject, const Rule& rule) {
   const auto* found =
       std::find_if(std::begin(kDeviations), std::end(kDeviations), [&](const Deviation& deviation) {
-        return deviation.backend == subject.name && deviation.rule == rule.name &&
+        return is_about(deviation, subject.name) && deviation.rule == rule.name &&
                (deviation.conf == "*" || deviation.conf == subject.conf) &&
                !(deviation.on_gpu_only && on_simcuda());
       });

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Goal: the releases of RMM answer two public reports as RMM does, before and after its pull request 2470. Method: the reports' requests.
+"""Goal: the releases of RMM answer three public reports as RMM does, before and after its pull requests 2470 and 2490. Method: the reports'
+requests.
 
 usage: releases_test.py ALLOCMARK
 """
@@ -20,14 +21,14 @@ class Releases(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
 
-    def cells(self, rows, conf, *options):
+    def cells(self, rows, conf, *options, exit_code=0):
         trace = os.path.join(self.folder.name, "t.csv")
         with open(trace, "w", encoding="utf-8") as file:
             file.write("op,id,size,stream\n" + "\n".join(rows) + "\n")
         out = tempfile.mkdtemp(dir=self.folder.name)
         done = subprocess.run([PROGRAM, "run", "-w", "file:" + trace, "--allocator", *RELEASES, "--conf", conf, "--device", "sim:h200",
                                "--passes", "1", "--no-html", "--out", out, *options], capture_output=True, text=True, timeout=300)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.returncode, exit_code, done.stderr)
         with open(os.path.join(out, "results.jsonl"), encoding="utf-8") as file:
             found = {cell["allocator"]: cell for cell in map(json.loads, file) if cell["kind"] == "cell"}
         return [found[name] for name in RELEASES]
@@ -49,6 +50,24 @@ class Releases(unittest.TestCase):
         self.assertEqual(kept, [1024 * MIB] * 4)
         kept = [cell["counters"]["reserved_mem_current"] for cell in self.cells(rows, "resource:cuda_async,release_threshold_mb:0")]
         self.assertLess(max(kept), 1024 * MIB)
+
+    def test_2489_a_third_stream_does_not_wait_for_lists_that_joined(self):
+        """Nothing fits stream 2, but stream 1's list has joined its own by then; stream 3 takes of that."""
+        rows = [f"alloc,1,{4 * MIB},1", "kernel,0,1000000,1", "free,1,0,0", f"alloc,2,{9 * MIB},2", "free,2,0,0", f"alloc,3,{4 * MIB},3", "free,3,0,0"]
+        cells = self.cells(rows, "initial_mb:8,max_mb:8", "--verify", "edges", exit_code=3)
+        self.assertEqual([cell["status"] for cell in cells], ["failed", "failed", "failed", "ok"])
+        self.assertIn("memory that a stream still uses is not handed to another stream", cells[0]["reason"])
+
+    def test_each_resource_serves_and_a_limit_refuses(self):
+        rows = [f"alloc,{i},{2 * MIB},{i % 3}" for i in range(1, 9)] + [f"free,{i},0,0" for i in range(1, 9)]
+        for conf in ("resource:cuda", "resource:cuda_async,initial_mb:4", "resource:arena,initial_mb:64", "resource:fixed_size,block_kb:2048,block_count:4",
+                     "resource:binning,initial_mb:1024,max_mb:2048", "resource:fixed_size,upstream:pool,initial_mb:64,block_kb:2048,block_count:4"):
+            self.assertEqual(self.failures(rows, conf), [0] * 4, conf)
+            self.assertEqual(self.failures(rows, conf + ",limit_mb:10"), [3] * 4, conf)
+
+    def test_an_arena_of_the_requests_size_serves_one(self):
+        rows = [f"alloc,1,{4 * MIB},0", f"alloc,2,{MIB},0", "free,1,0,0", "free,2,0,0"]
+        self.assertEqual(self.failures(rows, "resource:arena,initial_mb:4"), [1] * 4)
 
     def test_keys_of_the_other_resource_are_refused(self):
         done = subprocess.run([PROGRAM, "run", "-w", "gpt2_train_amp", "--allocator", "rmm@26.10", "--conf", "release_threshold_mb:1"],
