@@ -41,7 +41,7 @@ BINARY = ROOT / "build" / "release" / "bin" / "allocmark"
 # In the order in which they are measured.
 STEPS = ("profile", "simulated", "backends", "folklore", "contention", "threads", "gpus", "releases", "allocators")
 # Reports that stand in a folder of their own, by the raw file that tells.
-ALONE = {"releases": "releases", "allocators": "allocators_recorded"}
+ALONE = {"releases": "releases", "allocators": "allocators_training"}
 USAGE, UNFIT = 2, 4
 
 

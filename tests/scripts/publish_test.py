@@ -252,14 +252,14 @@ class Allocators(unittest.TestCase):
                  for workload in ("one", "two,batch=2") for conf in ("", "x:1")
                  for capacity, count in (("unlimited", 0), ("1.05x", 2 if conf else 0))]
         regrets = {str(index): {"regret_share": 0.5 if index % 4 == 3 else 0.25} for index in range(1, len(cells) + 1)}
-        self.raw = Folder({"allocators_recorded": {"gpu_name": "A card"}}, allocators_recorded=cells, allocators_sweep=cells).raw
+        self.raw = Folder({"allocators_training": {"gpu_name": "A card"}}, allocators_training=cells, allocators_sweep=cells).raw
         allocators.facts_of, self.kept = lambda *_: {"derived": regrets, "tails": {}}, allocators.facts_of
 
     def tearDown(self):
         allocators.facts_of = self.kept
 
     def study(self):
-        return allocators.Study(self.raw, None, ["allocators_recorded"])
+        return allocators.Study(self.raw, None, ["allocators_training"])
 
     def test_rows_stand_by_their_median_regret(self):
         study = self.study()
