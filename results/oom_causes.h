@@ -8,7 +8,7 @@
 
 namespace allocmark {
 
-// Why a request failed (results/DEFINITIONS.md, "OOM causes"). The order is that of stored counts:
+// Why a request failed (results/FAILURES.md, "OOM causes"). The order is that of stored counts:
 // a new cause goes to the end, and has its row in oom_causes.cc.
 enum class OomCause : std::uint8_t {
   Capacity,

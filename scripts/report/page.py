@@ -21,7 +21,7 @@ from sections import Page, answer_section, comparison_section, experiment_articl
 from timelines import fit_timelines
 
 # The pages of the appendix, from results/.
-MANUALS = ("DEFINITIONS.md", "TIMES.md", "FORMAT.md", "answer/ANSWER.md", "compare/VERDICTS.md")
+MANUALS = ("DEFINITIONS.md", "FAILURES.md", "TIMES.md", "FORMAT.md", "answer/ANSWER.md", "compare/VERDICTS.md")
 # What the embedded copies of size classes hold, in this order.
 SIZE_CLASS_FIELDS = tuple(
     f"{operation}_latency_{name}"

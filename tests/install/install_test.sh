@@ -13,7 +13,7 @@ for file in bin/allocmark lib/simcuda/libcudart.so lib/simcuda/libcuda.so.1 lib/
   lib/simcuda/profiles/h200.json include/allocmark/simcu.h share/doc/*/LICENSE share/doc/*/README.md \
   share/allocmark/workloads/recorded/gpt2_train_amp.ops.csv.gz share/allocmark/report/results/DEFINITIONS.md \
   share/allocmark/report/results/compare/VERDICTS.md share/allocmark/report/results/TIMES.md \
-  share/allocmark/report/results/FORMAT.md share/allocmark/report/results/answer/ANSWER.md \
+  share/allocmark/report/results/FORMAT.md share/allocmark/report/results/FAILURES.md share/allocmark/report/results/answer/ANSWER.md \
   share/allocmark/record_pytorch.py share/allocmark/capture/torch_capture.cc lib/allocmark/liballocmark_capture.so; do
   # shellcheck disable=SC2086
   ls $prefix/$file >/dev/null || fail "not installed: $file"

@@ -17,7 +17,7 @@
 namespace allocmark {
 namespace {
 
-// What each private pool still has: reserved, live, and stranded (results/DEFINITIONS.md).
+// What each private pool still has: reserved, live, and stranded (results/FAILURES.md).
 void fill_private_pools(CellResult& result, const Backend& backend) {
   for (const auto& [id, bytes] : bytes_by_pool(backend)) {
     if (id == 0) continue;

@@ -38,7 +38,7 @@ class PoolWatch {
   // A request on that stream got no memory.
   void note_failure(std::uint32_t stream);
 
-  // results/DEFINITIONS.md, "Private pools"; with what is held now.
+  // results/FAILURES.md, "Private pools"; with what is held now.
   [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> counters();
 
  private:

@@ -43,7 +43,7 @@ install(FILES ${PROJECT_BINARY_DIR}/generated/allocmark-config.cmake
 install(DIRECTORY workloads/recorded workloads/scenarios DESTINATION share/allocmark/workloads)
 install(DIRECTORY scripts/report/ DESTINATION share/allocmark/report PATTERN __pycache__ EXCLUDE PATTERN "*.sh" EXCLUDE
         PATTERN "requirements*" EXCLUDE)
-install(FILES results/DEFINITIONS.md results/TIMES.md results/FORMAT.md results/schema.json
+install(FILES results/DEFINITIONS.md results/FAILURES.md results/TIMES.md results/FORMAT.md results/schema.json
         DESTINATION share/allocmark/report/results)
 install(FILES results/answer/ANSWER.md DESTINATION share/allocmark/report/results/answer)
 install(FILES results/compare/VERDICTS.md DESTINATION share/allocmark/report/results/compare)
@@ -77,8 +77,8 @@ foreach(page workloads/README workloads/BRING_YOUR_JOB workloads/FIDELITY worklo
   get_filename_component(room ${page} DIRECTORY)
   install(FILES ${page}.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/${room})
 endforeach()
-install(FILES results/DEFINITIONS.md results/TIMES.md results/FORMAT.md results/PUBLISH.md results/BUNDLES.md results/compare/VERDICTS.md
-        DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES results/DEFINITIONS.md results/FAILURES.md results/TIMES.md results/FORMAT.md results/PUBLISH.md results/BUNDLES.md
+              results/compare/VERDICTS.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME allocmark)

@@ -154,7 +154,7 @@ def compare_history(history, cell, places, found):
 
 
 def cause_of(oom, capacity_bytes):
-    """As results/DEFINITIONS.md has the causes; None where rounding decides, of which `why` says nothing."""
+    """As results/FAILURES.md has the causes; None where rounding decides, of which `why` says nothing."""
     left = capacity_bytes - oom["live_bytes"]
     if oom["size_bytes"] > left:
         return None
