@@ -5,6 +5,7 @@ scripts/measure/pin_costs.py [SECONDS]      writes the durations alone; needs a 
 """
 import contextlib
 import ctypes
+import functools
 import json
 import mmap
 import os
@@ -34,11 +35,27 @@ def refusals(set_conf):
     return answers
 
 
+class ThreadClock(ctypes.Structure):
+    """simcuda's SimcuThreadClock."""
+    _fields_ = (("modelled_ns", ctypes.c_uint64), ("simulator_ticks", ctypes.c_uint64))
+
+
+@functools.cache
+def clock():
+    """Reads nanoseconds: on simcuda what calls took as modelled, else the host's clock. The runtime is loaded."""
+    modelled = getattr(ctypes.CDLL(None), "simcu_thread_clock", None)
+    if modelled is None:
+        return time.perf_counter_ns
+    modelled.restype = ctypes.POINTER(ThreadClock)
+    return lambda: modelled().contents.modelled_ns
+
+
 def timed(call, *arguments):
     """Nanoseconds of a runtime call; raises RuntimeError where it fails."""
-    began = time.perf_counter_ns()
+    now_ns = clock()
+    began = now_ns()
     status = call(*arguments)
-    took = time.perf_counter_ns() - began
+    took = now_ns() - began
     if status != 0:
         raise RuntimeError(f"status {status}")
     return took
@@ -97,7 +114,7 @@ def runtime_library():
     for folder in ("", *folders):
         for name in ("libcudart.so.13", "libcudart.so.12", "libcudart.so"):
             with contextlib.suppress(OSError):
-                return ctypes.CDLL(os.path.join(folder, name))
+                return ctypes.CDLL(os.path.join(folder, name), mode=ctypes.RTLD_GLOBAL)
     return None
 
 

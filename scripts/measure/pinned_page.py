@@ -14,6 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pin_middle
 import pinned_card
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "publish"))
@@ -83,6 +84,10 @@ def costs_table(lines):
                  [[call, *(f"{of[size]:.0f}" for size in sizes)] for call, of in costs.items()])
 
 
+def charged_table():
+    return numbers_table(["call", "host of", *(f"{size} MiB" for size in pin_middle.SIZES_MIB)], pin_middle.ratios(pin_middle.hosts()))
+
+
 def rounding_table(lines):
     rows = [[line["asked"], line["count"], f"{line['vm_rss_kib'] * 1024 / line['count']:.0f}"] for line in lines if line["rounding"] == "cudaMallocHost"]
     return numbers_table(["bytes asked", "blocks", "bytes of the process, each"], rows)
@@ -121,6 +126,15 @@ said, or earlier, and one block more or less was pinned. Of `fsdp` that block ha
 The host's time for one call on the same machine. *Touched* memory had been written before.
 
 {costs_table(lines)}
+
+## What simcuda charges
+
+The P50 that simcuda charges for one call, over a host's P50. Five hosts of H200s were measured: two by `pin_costs.py`, three by `allocmark
+profile`, at 32 MiB alone. Hosts differ by up to 1.5 times there. simcuda takes the middle of the slowest and the fastest, by ratio, which
+keeps the largest ratio least (`scripts/measure/pin_middle.py`). Of a pool each chunk is meant. The smaller the request, the less the
+first chunk took. Pools were measured on one host.
+
+{charged_table()}
 
 ## What an exact block takes
 

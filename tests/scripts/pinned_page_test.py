@@ -4,6 +4,7 @@ again; one workload asked again; and a page whose measured bytes were changed.
 
 Usage: pinned_page_test.py PROGRAM"""
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,14 @@ def page_of(folder):
 class Page(unittest.TestCase):
     def test_the_published_page_is_what_its_raw_files_make(self):
         self.assertEqual(page_of(FOLDER), (FOLDER / "README.md").read_text())
+
+    def test_simcuda_charges_the_middle_of_the_hosts(self):
+        charged = (ROOT / "harness/simcuda/core/pinning_costs.cc").read_text()
+        table = re.sub(r"\s+", " ", charged)
+        rows = subprocess.run([sys.executable, ROOT / "scripts/measure/pin_middle.py"], check=True, capture_output=True, text=True).stdout.splitlines()
+        self.assertEqual(len(rows), 7)
+        for row in rows:
+            self.assertIn(row, table)
 
     def test_another_measurement_makes_another_page(self):
         with tempfile.TemporaryDirectory() as name:

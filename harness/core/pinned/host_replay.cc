@@ -11,8 +11,8 @@
 #include "allocators/pinned/cupy_blocks.h"
 #include "base/bytes.h"
 #include "base/divided_up.h"
-#include "harness/core/pinned/driver_blocks.h"
-#include "harness/core/pinned/pin_costs.h"
+#include "harness/core/pinned/timed_host.h"
+#include "harness/simcuda/core/pinned_blocks.h"
 
 namespace allocmark {
 namespace {
@@ -40,6 +40,31 @@ class CachedPinning {
  private:
   HostCache cache_;
   bool has_thread_;
+};
+
+// Blocks of cudaHostAlloc and cudaMallocHost.
+class DriverBlocks {
+ public:
+  explicit DriverBlocks(TimedHost& host) : host_(host) {}
+
+  // 0 where the host has no more.
+  Address allocate(std::uint64_t size_bytes) {
+    const std::uint64_t missing_bytes = blocks_.missing_bytes(size_bytes);
+    Address pinned = 0;
+    if (missing_bytes > 0) {
+      pinned = host_.pin(missing_bytes, PinKind::HostAlloc, 1);
+      if (pinned == 0) return 0;
+    }
+    return blocks_.place(size_bytes, pinned);
+  }
+  void free(Address address) {
+    const simcuda::Range unpinned = blocks_.remove(address);
+    if (!unpinned.empty()) host_.unpin(unpinned.lo, PinKind::HostAlloc);
+  }
+
+ private:
+  TimedHost& host_;
+  simcuda::PinnedBlocks blocks_;
 };
 
 class ExactPinning {

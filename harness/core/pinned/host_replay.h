@@ -15,7 +15,7 @@ struct PinnedUse {
   std::uint64_t pinned_bytes_peak = 0;  // blocks in use and free, and the reserved segment
   std::uint64_t pin_count = 0;          // calls that pin memory
   std::uint64_t unpin_count = 0;        // calls before the program's end that give it back
-  std::uint64_t pinning_ns = 0;         // in both, as on an H200's host (pin_costs.h)
+  std::uint64_t pinning_ns = 0;         // in both, as simcuda charges it
 
   friend bool operator==(const PinnedUse&, const PinnedUse&) = default;
 };
@@ -24,8 +24,9 @@ struct PinnedUse {
 [[nodiscard]] PinnedUse replay_cached(const PinnedProgram& program,
                                       const caching::Settings& settings);
 
-// Each request is pinned by itself: by cudaHostAlloc or cudaMallocHost (driver_blocks.h), or in
-// whole pages by mmap and cudaHostRegister; a free waits for the copies of its block, and unpins.
+// Each request is pinned by itself: by cudaHostAlloc or cudaMallocHost
+// (harness/simcuda/core/pinned_blocks.h), or in whole pages by mmap and cudaHostRegister; a free
+// waits for the copies of its block, and unpins.
 [[nodiscard]] PinnedUse replay_exact(const PinnedProgram& program, host_caching::PinKind kind);
 
 // CuPy's PinnedMemoryPool (allocators/pinned/cupy_blocks.h); nothing goes back.

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "harness/core/pinned/pin_costs.h"
 #include "harness/simcuda/core/device.h"
+#include "harness/simcuda/core/pinning_costs.h"
 
 namespace allocmark {
 namespace {
@@ -92,11 +92,11 @@ class PoolPlayer {
   void allocate(const Event& event) {
     const simcuda::AllocationOutcome outcome =
         device_.allocate_async(event.size_bytes, own_stream_, pool_, now_ns_);
-    charge(outcome.work);
+    charge(outcome.work, event.size_bytes);
     blocks_[event.id].address = outcome.address;
     const simcuda::Outcome waited = device_.synchronize_stream(own_stream_, now_ns_);
     if (waited.status == simcuda::Status::Blocked) return synchronize();
-    charge(waited.work);
+    charge(waited.work, 0);
   }
 
   void free(const Block& block) {
@@ -106,23 +106,24 @@ class PoolPlayer {
       if (other == stream) continue;
       device_.streams().wait_position(stream, other, device_.streams().position(other), now_ns_);
     }
-    charge(device_.deallocate_async(block.address, stream, now_ns_).work);
+    charge(device_.deallocate_async(block.address, stream, now_ns_).work, 0);
   }
 
   // Kernels that only a wait ends have ended then.
   void synchronize() {
     device_.streams().open_gate(gate_++, now_ns_);
-    charge(device_.synchronize_device(now_ns_).work);
+    charge(device_.synchronize_device(now_ns_).work, 0);
   }
 
   void wait_until(std::uint64_t time_ns) { now_ns_ = std::max(now_ns_, time_ns); }
 
-  void charge(const simcuda::Work& work) {
+  // `size_bytes`: of the request that took the chunks.
+  void charge(const simcuda::Work& work, std::uint64_t size_bytes) {
     wait_until(work.host_wait_until_ns);
-    const PinCosts costs;
-    constexpr std::uint64_t kMibPerChunk = simcuda::kChunkBytes / kMiB;
-    const std::uint64_t took_ns = kMibPerChunk * (work.chunks_taken * costs.host_alloc_ns +
-                                                  work.host_chunks_returned * costs.free_host_ns);
+    const std::uint64_t returned = work.host_chunks_returned;
+    const std::uint64_t took_ns =
+        work.chunks_mapped * pinning_ns(simcuda::PinCall::TakeChunk, size_bytes) +
+        returned * pinning_ns(simcuda::PinCall::ReturnChunk, returned * simcuda::kChunkBytes);
     use_.pin_count += work.chunks_taken > 0 ? 1 : 0;
     use_.unpin_count += work.host_chunks_returned > 0 ? 1 : 0;
     use_.pinning_ns += took_ns;

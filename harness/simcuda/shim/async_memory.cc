@@ -6,10 +6,10 @@
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/capture.h"
+#include "harness/simcuda/shim/charge_pinning.h"
 #include "harness/simcuda/shim/host_pools.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/memory_bytes.h"
-#include "harness/simcuda/shim/pinning_costs.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/twins.h"
 
@@ -33,8 +33,8 @@ cudaError_t allocate_from(ThreadState& thread, void** pointer, std::size_t size_
   charge_work(thread, device, outcome.work);
   // Chunks that the pool has already cost as much where they have to move.
   if (from.is_host && outcome.work.chunks_mapped != 0) {
-    charge_pinning(thread, CostId::MallocHost, outcome.work.chunks_mapped * kChunkBytes,
-                   kPoolChunk);
+    charge_pinning(thread, PinCall::TakeChunk,
+                   outcome.work.chunks_mapped * pinning_ns(PinCall::TakeChunk, size_bytes));
   } else if (outcome.work.chunks_mapped != 0) {
     thread.charge(CostId::MallocAsyncChunks, outcome.work.chunks_mapped, device.core.used_bytes());
   } else {

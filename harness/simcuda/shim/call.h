@@ -89,11 +89,17 @@ struct ThreadState {
           std::max(displaced_bytes, simcuda::displaced_bytes(cost, device_used_bytes));
     }
   }
-  // That many thousandths of one sample.
-  void charge_part(CostId cost, std::uint64_t size, std::uint64_t thousandths) {
+  // One sample, scaled: it took `of_ns` where this takes `took_ns`.
+  struct Scale {
+    std::uint64_t took_ns = 1;
+    std::uint64_t of_ns = 1;
+  };
+  void charge_scaled(CostId cost, std::uint64_t size, Scale scale) {
+    __extension__ using Wide = unsigned __int128;
     const std::uint64_t before_ns = clock.modelled_ns;
     charge(cost, size);
-    clock.modelled_ns = before_ns + (clock.modelled_ns - before_ns) * thousandths / 1000;
+    const Wide scaled_ns = Wide{clock.modelled_ns - before_ns} * scale.took_ns / scale.of_ns;
+    clock.modelled_ns = before_ns + static_cast<std::uint64_t>(scaled_ns);
   }
   // A call that a slab serves: the driver's long calls leave it a cold cache, so its size in the
   // profile is which quick call in a row it is, up to eight.

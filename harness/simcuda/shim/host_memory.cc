@@ -14,11 +14,12 @@
 #include <string>
 #include <vector>
 
+#include "harness/simcuda/core/pinned_blocks.h"
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/charge_pinning.h"
 #include "harness/simcuda/shim/host_pools.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/managed_memory.h"
-#include "harness/simcuda/shim/pinning_costs.h"
 #include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/twins.h"
@@ -29,8 +30,9 @@ namespace {
 struct HostRange {
   std::uint64_t hi = 0;
   unsigned flags = 0;
-  int device = 0;        // in whose context it was pinned
-  bool is_ours = false;  // from cudaMallocHost; false: registered by the program
+  int device = 0;           // in whose context it was pinned
+  bool is_ours = false;     // from cudaMallocHost; false: registered by the program
+  std::uint64_t place = 0;  // of what is ours, among its device's blocks
 };
 
 // So large blocks are mapped: nobody touches all of one, and the C library, or a sanitizer in its
@@ -52,8 +54,32 @@ void delete_pages(void* pages, std::size_t size_bytes) {
 struct HostMemory {
   std::mutex mutex;
   std::map<std::uint64_t, HostRange> ranges;  // by lo
+  // Which blocks share slabs, by device. Their places are numbers: each block has pages of its own.
+  std::map<int, PinnedBlocks> blocks;
+  std::uint64_t place_next = kChunkBytes;
 };
 HostMemory& host_memory() { return made_once<HostMemory>(); }
+
+// What is served by a slab that exists, or stays, costs what a profile has for small blocks.
+constexpr std::uint64_t kServedBytesMax = std::uint64_t{1} << 20;
+
+void charge_block(ThreadState& thread, PinCall call, std::uint64_t size_bytes,
+                  std::uint64_t moved_bytes) {
+  if (moved_bytes != 0) return charge_pinning(thread, call, pinning_ns(call, moved_bytes));
+  const CostId cost = call == PinCall::Allocate ? CostId::MallocHost : CostId::FreeHost;
+  thread.charge(cost, std::min(size_bytes, kServedBytesMax));
+}
+
+// Notes a new block of ours and charges it; `all` is locked.
+void add_block(ThreadState& thread, HostMemory& all, const void* memory, HostRange range) {
+  const std::uint64_t size_bytes = range.hi - number(memory);
+  PinnedBlocks& blocks = all.blocks[range.device];
+  const std::uint64_t missing_bytes = blocks.missing_bytes(size_bytes);
+  range.place = blocks.place(size_bytes, all.place_next);
+  all.place_next += missing_bytes;
+  all.ranges[number(memory)] = range;
+  charge_block(thread, PinCall::Allocate, size_bytes, missing_bytes);
+}
 
 // Pinned memory is resident, so there is as much of it as the host has memory. False where the host
 // has no more.
@@ -80,7 +106,12 @@ bool forget_range(ThreadState& thread, const void* pointer, bool is_ours) {
   if (found == all.ranges.end() || found->second.is_ours != is_ours) return false;
   const std::uint64_t size_bytes = found->second.hi - found->first;
   const int device = found->second.device;
-  charge_pinning(thread, CostId::FreeHost, size_bytes, is_ours ? 1000 : kUnpinRegistered);
+  if (is_ours) {
+    const Range unpinned = all.blocks[device].remove(found->second.place);
+    charge_block(thread, PinCall::Free, size_bytes, unpinned.size_bytes());
+  } else {
+    charge_pinning(thread, PinCall::Unregister, pinning_ns(PinCall::Unregister, size_bytes));
+  }
   all.ranges.erase(found);
   lock.unlock();
   return_to_host(device, size_bytes);
@@ -95,26 +126,27 @@ cudaError_t allocate_host(ThreadState& thread, void** pointer, std::size_t size_
   if (pointer == nullptr || (flags & ~kKnownFlags) != 0) {
     return cudaErrorInvalidValue;
   }
-  charge_pinning(thread, CostId::MallocHost, size_bytes);
   *pointer = nullptr;
   if (size_bytes == 0) {
+    thread.charge(CostId::MallocHost);
     return cudaSuccess;
   }
-  if (size_bytes > (std::size_t{1} << 46)) {
-    return cudaErrorMemoryAllocation;
-  }
-  if (!take_of_host(thread.device, size_bytes)) {
-    return cudaErrorMemoryAllocation;
-  }
-  void* const memory = new_pages(size_bytes);
+  const bool is_taken =
+      size_bytes <= (std::size_t{1} << 46) && take_of_host(thread.device, size_bytes);
+  void* const memory = is_taken ? new_pages(size_bytes) : nullptr;
   if (memory == nullptr) {
-    return_to_host(thread.device, size_bytes);
+    if (is_taken) return_to_host(thread.device, size_bytes);
+    thread.charge(CostId::MallocHost);
     return cudaErrorMemoryAllocation;
   }
   HostMemory& all = host_memory();
   const std::lock_guard lock(all.mutex);
-  all.ranges[number(memory)] = {
-      .hi = number(memory) + size_bytes, .flags = flags, .device = thread.device, .is_ours = true};
+  add_block(thread, all, memory,
+            {.hi = number(memory) + size_bytes,
+             .flags = flags,
+             .device = thread.device,
+             .is_ours = true,
+             .place = 0});
   *pointer = memory;
   return cudaSuccess;
 }
@@ -176,10 +208,10 @@ std::uint64_t touched_bytes(const void* begin, std::uint64_t size_bytes) {
 // Pages that the process has already are pinned quickly.
 void charge_registering(ThreadState& thread, const void* begin, std::uint64_t size_bytes) {
   const std::uint64_t touched = touched_bytes(begin, size_bytes);
-  const std::uint64_t untouched_thousandths = (size_bytes - touched) / (size_bytes / 1000 + 1);
-  const std::uint64_t share =
-      untouched_thousandths + (1000 - untouched_thousandths) * kPinTouched / 1000;
-  charge_pinning(thread, CostId::MallocHost, size_bytes, share);
+  const std::uint64_t all_ns = pinning_ns(PinCall::Register, size_bytes);
+  const std::uint64_t least_ns = pinning_ns(PinCall::RegisterTouched, size_bytes);
+  const std::uint64_t spared_ns = (all_ns - least_ns) / 1024 * (touched * 1024 / size_bytes);
+  charge_pinning(thread, PinCall::Register, all_ns - spared_ns);
 }
 
 cudaError_t register_host(ThreadState& thread, void* pointer, std::size_t size_bytes,
@@ -197,7 +229,8 @@ cudaError_t register_host(ThreadState& thread, void* pointer, std::size_t size_b
   all.ranges[number(pointer)] = {.hi = number(pointer) + size_bytes,
                                  .flags = flags,
                                  .device = thread.device,
-                                 .is_ours = false};
+                                 .is_ours = false,
+                                 .place = 0};
   return cudaSuccess;
 }
 
@@ -266,6 +299,7 @@ std::uint64_t forget_host_memory(int device) {
   HostMemory& all = host_memory();
   const std::lock_guard lock(all.mutex);
   std::uint64_t size_bytes = 0;
+  all.blocks.erase(device);
   std::erase_if(all.ranges, [&](const auto& range) {
     if (range.second.device != device) return false;
     const std::uint64_t range_bytes = range.second.hi - range.first;

@@ -1,5 +1,5 @@
 // See host_pools.h. They take chunks as a device's pools do; what a chunk costs is in
-// pinning_costs.h.
+// core/pinning_costs.h.
 #include "harness/simcuda/shim/host_pools.h"
 
 #include <sys/mman.h>

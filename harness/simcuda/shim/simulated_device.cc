@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "harness/simcuda/shim/charge_pinning.h"
 #include "harness/simcuda/shim/handle_arena.h"
 #include "harness/simcuda/shim/host_memory.h"
 #include "harness/simcuda/shim/jumps.h"
 #include "harness/simcuda/shim/library.h"
-#include "harness/simcuda/shim/pinning_costs.h"
 #include "harness/simcuda/shim/sanitizers.h"
 
 namespace simcuda {
@@ -292,8 +292,9 @@ void charge_work(ThreadState& thread, SimulatedDevice& device, const Work& work)
     thread.charge(CostId::ReleaseChunks, work.chunks_returned);
   }
   if (work.host_chunks_returned != 0) {
-    charge_pinning(thread, CostId::FreeHost, work.host_chunks_returned * kChunkBytes,
-                   kPoolChunkReturned);
+    const std::uint64_t each_ns =
+        pinning_ns(PinCall::ReturnChunk, work.host_chunks_returned * kChunkBytes);
+    charge_pinning(thread, PinCall::ReturnChunk, work.host_chunks_returned * each_ns);
   }
   note_pages(thread, device, thread.now_ns());
 }

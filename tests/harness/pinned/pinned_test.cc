@@ -99,24 +99,25 @@ TEST_CASE("a block is used again once its copy is done, and not before") {
         4 * kMiB);
 }
 
-TEST_CASE("calls are counted and charged as on an H200's host") {
+TEST_CASE("calls are counted and charged as on hosts of H200s") {
   const PinnedProgram program = program_of_rows(
       "host_alloc,1,1048576,0\nhost_free,1,0,0\nhost_alloc,2,1048576,0\nhost_alloc,3,5000,0\n");
   const PinnedUse unset = cached(program, "2.11");
   CHECK(unset.pin_count == 2);
   CHECK(unset.unpin_count == 0);
-  CHECK(unset.pinning_ns == 372'000 + 372'000 / 128);
+  // A half of a slab, and a 256th.
+  CHECK(unset.pinning_ns == 300'000 + 2'343);
   const PinnedUse threads =
       cached(program, "2.11", "pinned_use_cuda_host_register:True,pinned_num_register_threads:4");
-  CHECK(threads.pinning_ns == (48'000 + 376'000 / 4) + (48'000 + 376'000 / 4) / 128);
+  CHECK(threads.pinning_ns == (102'000 + 177'000 / 4) + (45'446 + 6'344 / 4));
   const PinnedUse exact = replay_exact(program, PinKind::HostAlloc);
   CHECK(exact.pin_count == 3);
   CHECK(exact.unpin_count == 1);
   // The first block's slab goes with it; the others share one of 2 MiB.
   CHECK(exact.pinned_bytes_peak == 2 * kMiB);
-  CHECK(exact.pinning_ns == 2 * 744'000 + 274'000);
+  CHECK(exact.pinning_ns == 2 * 600'000 + 238'000);
   const PinnedUse registered = replay_exact(program, PinKind::HostRegister);
-  CHECK(registered.pinning_ns == 2 * 424'000 + 424'000 / 128 + 21'000);
+  CHECK(registered.pinning_ns == 2 * 279'000 + 51'790 + 56'000);
   CHECK(program.request_count == 3);
   CHECK(program.device_bytes_peak == 0);
 }
@@ -126,7 +127,7 @@ TEST_CASE("an exact free waits for the copies of its block") {
       "host_alloc,1,1048576,0\nkernel,0,5000000,1\nhost_record,1,0,1\nhost_free,1,0,0\n"
       "kernel,0,7000000,2\nhost_alloc,2,1048576,0\nhost_free,2,0,0\n");
   // A wait is no pinning.
-  CHECK(replay_exact(program, PinKind::HostAlloc).pinning_ns == 2 * (744'000 + 274'000));
+  CHECK(replay_exact(program, PinKind::HostAlloc).pinning_ns == 2 * (600'000 + 238'000));
   CHECK(replay_exact(program, PinKind::HostAlloc).pinned_bytes_peak == 2 * kMiB);
 }
 
@@ -205,11 +206,11 @@ TEST_CASE("a pool of the driver takes chunks of 32 MiB, and its threshold says w
   CHECK(use(twice, 0) == PinnedUse{.pinned_bytes_peak = 32 * kMiB,
                                    .pin_count = 2,
                                    .unpin_count = 1,
-                                   .pinning_ns = 32 * (2 * 372'000 + 137'000)});
+                                   .pinning_ns = 2 * 3'367'000 + 1'136'000});
   CHECK(use(twice, kAll) == PinnedUse{.pinned_bytes_peak = 32 * kMiB,
                                       .pin_count = 1,
                                       .unpin_count = 0,
-                                      .pinning_ns = 32 * 372'000});
+                                      .pinning_ns = 3'367'000});
   // Two chunks; while a copy still uses the block, the next one needs a third.
   const std::string copied =
       "host_alloc,1,41943040,0\nkernel,0,5000000,1\nhost_record,1,0,1\nhost_free,1,0,0\n";

@@ -1,5 +1,5 @@
-// What pinning takes on a host, and a machine with a clock that charges it. The figures are medians
-// of an H200's host; nothing is pinned here.
+// A machine with a clock that charges what pinning takes on a host, as simcuda does
+// (harness/simcuda/core/pinning_costs.h). Nothing is pinned here.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,6 @@
 #include "allocators/host_caching/host_driver.h"
 
 namespace allocmark {
-
-// Nanoseconds per MiB, as allocators/host_caching/README.md has them for 16 MiB.
-struct PinCosts {
-  std::uint64_t host_alloc_ns = 372'000;
-  std::uint64_t free_host_ns = 137'000;
-  std::uint64_t register_touched_ns = 48'000;
-  std::uint64_t touch_ns = 376'000;  // of new pages, one thread: 424 - 48
-  std::uint64_t unregister_ns = 21'000;
-};
 
 // A machine that only counts, with time: the host's clock goes on while it pins and works, and
 // events pass when the device has done what their streams had.
@@ -48,9 +39,8 @@ class TimedHost final : public host_caching::HostDriver {
   [[nodiscard]] std::uint64_t unpin_calls() const { return counting_.unpin_calls(); }
 
  private:
-  void charge(std::uint64_t size_bytes, std::uint64_t ns_per_mib);
+  void charge(std::uint64_t took_ns);
 
-  PinCosts costs_{};
   host_caching::CountingDriver counting_;
   std::vector<std::uint64_t> stream_ends_ns_;
   std::vector<std::uint32_t> gated_;  // streams with a kernel that does not end by itself

@@ -1,24 +1,31 @@
-// See pin_costs.h.
-#include "harness/core/pinned/pin_costs.h"
+// See timed_host.h.
+#include "harness/core/pinned/timed_host.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "base/bytes.h"
+#include "harness/simcuda/core/pinning_costs.h"
 
 namespace allocmark {
 namespace {
 
+using host_caching::Address;
+using host_caching::PinKind;
+using simcuda::PinCall;
+
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
+
+// Threads touch the pages between them; then one call registers all.
+std::uint64_t pin_ns(std::uint64_t size_bytes, PinKind kind, std::uint64_t thread_count) {
+  if (kind == PinKind::HostAlloc) return pinning_ns(PinCall::Allocate, size_bytes);
+  const std::uint64_t touched_ns = pinning_ns(PinCall::RegisterTouched, size_bytes);
+  const std::uint64_t touch_ns = pinning_ns(PinCall::Register, size_bytes) - touched_ns;
+  return touched_ns + touch_ns / std::max<std::uint64_t>(1, thread_count);
+}
 
 }  // namespace
 
-using host_caching::Address;
-using host_caching::PinKind;
-
-void TimedHost::charge(std::uint64_t size_bytes, std::uint64_t ns_per_mib) {
-  const double mib = static_cast<double>(size_bytes) / static_cast<double>(kMiB);
-  const auto took_ns = static_cast<std::uint64_t>(mib * static_cast<double>(ns_per_mib));
+void TimedHost::charge(std::uint64_t took_ns) {
   now_ns_ += took_ns;
   pinning_ns_ += took_ns;
 }
@@ -27,17 +34,15 @@ Address TimedHost::pin(std::uint64_t size_bytes, PinKind kind, std::uint64_t thr
   const Address address = counting_.pin(size_bytes, kind, thread_count);
   if (address == 0) return 0;
   sizes_bytes_[address] = size_bytes;
-  charge(size_bytes, kind == PinKind::HostAlloc
-                         ? costs_.host_alloc_ns
-                         : costs_.register_touched_ns +
-                               costs_.touch_ns / std::max<std::uint64_t>(1, thread_count));
+  charge(pin_ns(size_bytes, kind, thread_count));
   return address;
 }
 
 void TimedHost::unpin(Address address, PinKind kind) {
   counting_.unpin(address, kind);
   const auto found = sizes_bytes_.find(address);
-  charge(found->second, kind == PinKind::HostAlloc ? costs_.free_host_ns : costs_.unregister_ns);
+  charge(simcuda::pinning_ns(kind == PinKind::HostAlloc ? PinCall::Free : PinCall::Unregister,
+                             found->second));
   sizes_bytes_.erase(found);
 }
 

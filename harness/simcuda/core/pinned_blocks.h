@@ -1,0 +1,40 @@
+// What the driver takes of the host for blocks of cudaHostAlloc and cudaMallocHost: blocks of at
+// most 2 MiB are cut from slabs of 2 MiB in steps of 512 bytes, as cudaMalloc cuts them; longer
+// ones take whole pages of 4 KiB. A slab goes with its last block. Measured on an H200
+// (results/published/2026-11-27-h200-pinned); which hole is taken is cudaMalloc's rule. Requests
+// flow in, memory that is to be pinned and unpinned flows out. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "harness/simcuda/core/units.h"
+
+namespace simcuda {
+
+class PinnedBlocks {
+ public:
+  // What has to be pinned before place(); 0 where a slab has room. `size_bytes` above 0.
+  [[nodiscard]] std::uint64_t missing_bytes(std::uint64_t size_bytes) const;
+  // Where the block is. `pinned`: address of the missing bytes; unused where none are missing.
+  [[nodiscard]] std::uint64_t place(std::uint64_t size_bytes, std::uint64_t pinned);
+  // Forgets the block that begins there. What is to be unpinned; empty where the slab stays.
+  [[nodiscard]] Range remove(std::uint64_t address);
+
+ private:
+  struct Piece {
+    std::uint64_t size_bytes = 0;
+    std::uint64_t slab = 0;  // where it begins; unused for a long block
+    bool is_in_slab = false;
+    bool is_free = false;
+  };
+  using Pieces = std::map<std::uint64_t, Piece>;
+  // Joins a free piece with the one behind it, where that is free and of the same slab.
+  void join(Pieces::iterator piece);
+  void forget_free(Pieces::iterator piece);
+
+  Pieces pieces_;
+  std::multimap<std::uint64_t, std::uint64_t> free_;  // addresses by size
+};
+
+}  // namespace simcuda
