@@ -68,11 +68,14 @@ struct SnapshotSegment {
   bool is_expandable = false;
 };
 
-// Pinned memory of the host that PyTorch's cache held (2.14, record_pinned_host_memory=True).
+// Pinned memory of the host in PyTorch's cache (2.14, record_pinned_host_memory=True). A segment is
+// one block. All sizes are as PyTorch rounded them; the file does not say what was asked.
 struct SnapshotHost {
   std::uint64_t segment_count = 0;
   std::uint64_t size_bytes = 0;
-  std::uint64_t held_bytes = 0;  // of them in blocks that are not free
+  std::uint64_t held_bytes = 0;            // of them in blocks that are not free
+  std::vector<SnapshotBlock> held_blocks;  // these
+  std::vector<std::uint64_t> entries;      // indexes into MemorySnapshot::entries, in order
 };
 
 struct SnapshotFrame {

@@ -97,6 +97,7 @@ class SnapshotBuilder {
   void set_traces(const PickleValue& value);
   void set_segments(const PickleValue& value);
   void set_host(const PickleValue& value);
+  void set_host_trace(const PickleValue& value);
   [[nodiscard]] std::uint32_t stack_of(const PickleValue& value);
   [[nodiscard]] std::uint32_t stream_of(const PickleValue& value);
   [[nodiscard]] std::uint32_t pool_of(PickleValue value);

@@ -20,11 +20,11 @@ bool is_round(std::uint64_t count) {
 }
 
 void note_host(const SnapshotHost& host, std::vector<std::string>* notes) {
-  if (host.segment_count == 0) return;
+  if (host.segment_count == 0 && host.entries.empty()) return;
   notes->push_back(
       fmt::format("the snapshot also has {} segment{} of pinned memory of the host, {}, of which "
-                  "{} are in use; "
-                  "all numbers are of the device",
+                  "{} are in use; all numbers are of the device, and sizes of the host as PyTorch "
+                  "rounded them",
                   host.segment_count, host.segment_count == 1 ? "" : "s",
                   format_bytes(host.size_bytes), format_bytes(host.held_bytes)));
 }

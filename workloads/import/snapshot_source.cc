@@ -19,6 +19,7 @@
 #include "workloads/import/memory_snapshot.h"
 #include "workloads/import/recording.h"
 #include "workloads/import/snapshot_history.h"
+#include "workloads/import/snapshot_host.h"
 #include "workloads/import/snapshot_pools.h"
 #include "workloads/import/snapshot_restores.h"
 #include "workloads/trace/event_batch.h"
@@ -29,10 +30,12 @@ namespace {
 
 constexpr std::uint32_t kStreamUnknown = ~std::uint32_t{0};
 
+enum class HostRows : std::uint8_t { Kept, Dropped };
+
 class SnapshotSource final : public EventSource {
  public:
   SnapshotSource(std::shared_ptr<const DeviceHistory> history, const PoolsOfGrowth& growth,
-                 SnapshotPools pools)
+                 SnapshotPools pools, HostRows host_rows)
       : owner_(std::move(history)),
         history_(*owner_),
         snapshot_(history_.snapshot()),
@@ -45,6 +48,7 @@ class SnapshotSource final : public EventSource {
       if (late.certain) late_.insert(late.requested_index);
     }
     collect_marks();
+    if (host_rows == HostRows::Kept) host_steps_ = host_steps(snapshot_);
     rewind();
   }
 
@@ -70,6 +74,7 @@ class SnapshotSource final : public EventSource {
   void route_to(std::uint32_t pool, std::optional<std::uint32_t> stream = std::nullopt);
   void end_route();
   void empty_caches();
+  void add_host_until(std::uint64_t time_us);
   void end_use(std::uint32_t pool);
   void pool_step(EventKind kind, std::uint64_t pool_id) {
     batch_.pool({.id = pool_id, .kind = kind});
@@ -87,13 +92,16 @@ class SnapshotSource final : public EventSource {
   std::vector<std::uint16_t> pools_;  // by entry
   Restores restores_;
   std::vector<std::pair<std::uint64_t, std::uint32_t>> marks_;  // time and text, by time
+  std::vector<HostStep> host_steps_{};                          // by time
   TraceHeader header_;
   EventBatch batch_;
   std::size_t earlier_at_ = 0;
   std::size_t mark_at_ = 0;
+  std::size_t host_at_ = 0;
   std::uint64_t entry_at_ = 0;
-  std::unordered_map<std::uint64_t, std::uint64_t> ids_;  // address -> id
-  std::vector<std::uint32_t> stream_indexes_;             // by the snapshot's index
+  std::unordered_map<std::uint64_t, std::uint64_t> ids_;       // address -> id
+  std::unordered_map<std::uint64_t, std::uint64_t> host_ids_;  // likewise, of the host
+  std::vector<std::uint32_t> stream_indexes_;                  // by the snapshot's index
   std::unordered_set<std::uint64_t> late_;     // entries of frees that another stream delayed
   std::unordered_set<std::uint64_t> waiting_;  // addresses of such blocks now
   struct TracePool {
@@ -134,9 +142,10 @@ void SnapshotSource::collect_marks() {
 
 void SnapshotSource::rewind() {
   batch_.reset();
-  earlier_at_ = mark_at_ = 0;
+  earlier_at_ = mark_at_ = host_at_ = 0;
   entry_at_ = 0;
   ids_.clear();
+  host_ids_.clear();
   waiting_.clear();
   stream_indexes_.assign(snapshot_.streams.size(), kStreamUnknown);
   stream_indexes_[0] = 0;  // the default stream
@@ -268,6 +277,18 @@ void SnapshotSource::add(const SnapshotEntry& entry) {
   }
 }
 
+void SnapshotSource::add_host_until(std::uint64_t time_us) {
+  for (; host_at_ < host_steps_.size() && host_steps_[host_at_].time_us <= time_us; ++host_at_) {
+    const HostStep& step = host_steps_[host_at_];
+    std::uint64_t& id = host_ids_[step.address];
+    if (step.size_bytes > 0) {
+      id = batch_.host_allocate(step.size_bytes);
+    } else {
+      batch_.host_free(id);
+    }
+  }
+}
+
 std::span<const Event> SnapshotSource::next() {
   batch_.clear_events();
   if (earlier_at_ == 0 && entry_at_ == 0 && batch_.labels().empty()) batch_.mark("begin");
@@ -282,10 +303,14 @@ std::span<const Event> SnapshotSource::next() {
     const SnapshotEntry& entry = history_[entry_at_];
     while (mark_at_ < marks_.size() && marks_[mark_at_].first <= entry.time_us)
       batch_.mark(snapshot_.texts[marks_[mark_at_++].second]);
+    add_host_until(entry.time_us);
     add(entry);
     ++entry_at_;
   }
-  if (entry_at_ == history_.size() && earlier_at_ == earlier_.size()) route_to(0);
+  if (entry_at_ == history_.size() && earlier_at_ == earlier_.size()) {
+    route_to(0);
+    add_host_until(~std::uint64_t{0});
+  }
   header_.stream_count = std::max(header_.stream_count, stream_count_);
   return batch_.events();
 }
@@ -310,12 +335,13 @@ std::unique_ptr<EventSource> snapshot_events(const DeviceHistory& history,
                                              const PoolsOfGrowth& growth, SnapshotPools pools) {
   // It owns nothing.
   return std::make_unique<SnapshotSource>(
-      std::shared_ptr<const DeviceHistory>(std::shared_ptr<const void>(), &history), growth, pools);
+      std::shared_ptr<const DeviceHistory>(std::shared_ptr<const void>(), &history), growth, pools,
+      HostRows::Dropped);
 }
 
 Recording open_pytorch_snapshot(const std::string& path) {
   MemorySnapshot snapshot = read_memory_snapshot(path);
-  if (snapshot.entry_count(snapshot.main_device()) == 0) {
+  if (snapshot.entry_count(snapshot.main_device()) == 0 && snapshot.host.entries.empty()) {
     throw_without_history(snapshot);
   }
   const std::shared_ptr<const OwnedHistory> owned(new OwnedHistory{std::move(snapshot)});
@@ -323,7 +349,8 @@ Recording open_pytorch_snapshot(const std::string& path) {
   std::optional<PoolsOfGrowth> found =
       pool_finder() == nullptr ? std::nullopt : pool_finder()(*history);
   const PoolsOfGrowth growth = found ? std::move(*found) : final_pools(*history);
-  auto source = std::make_unique<SnapshotSource>(history, growth, SnapshotPools::Kept);
+  auto source =
+      std::make_unique<SnapshotSource>(history, growth, SnapshotPools::Kept, HostRows::Kept);
   source->count_streams();
   Recording recording;
   recording.notes = history->notes();

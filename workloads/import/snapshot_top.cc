@@ -122,11 +122,20 @@ void SnapshotBuilder::set_host(const PickleValue& value) {
     for (std::uint64_t i = 0; i < segment.block_count; ++i) {
       const SnapshotBlock& block = snapshot_.blocks[segment.first_block + i];
       block_bytes += block.size_bytes;
-      if (block.state != SnapshotBlockState::Inactive)
-        snapshot_.host.held_bytes += block.size_bytes;
+      if (block.state == SnapshotBlockState::Inactive) continue;
+      snapshot_.host.held_bytes += block.size_bytes;
+      snapshot_.host.held_blocks.push_back(block);
     }
     ++snapshot_.host.segment_count;
     snapshot_.host.size_bytes += std::max(segment.size_bytes, block_bytes);
+  }
+}
+
+void SnapshotBuilder::set_host_trace(const PickleValue& value) {
+  if (!is_list(value)) return;
+  for (const PickleValue& item : items_[nodes_[value.bits].index]) {
+    if (!item.is(Tag::Entry)) continue;
+    for (std::uint64_t i = 0; i < item.count; ++i) snapshot_.host.entries.push_back(item.bits + i);
   }
 }
 
@@ -174,9 +183,10 @@ MemorySnapshot SnapshotBuilder::finish(const PickleValue& top) {
   bool has_segments = false;
   // First, since only the device's segments stay.
   for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-    const bool is_host =
-        items[i].is(Tag::Text) && snapshot_.texts[items[i].bits] == "host_segments";
-    if (is_host) set_host(items[i + 1]);
+    if (!items[i].is(Tag::Text)) continue;
+    const std::string& key = snapshot_.texts[items[i].bits];
+    if (key == "host_segments") set_host(items[i + 1]);
+    if (key == "host_traces") set_host_trace(items[i + 1]);
   }
   for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
     if (!items[i].is(Tag::Text)) continue;
