@@ -64,7 +64,8 @@ def hosts():
 
 def middle(measured, call, mib):
     """Of the slowest and the fastest host, in us."""
-    sizes = (1, 2) if mib <= SLAB_MIB and call in ("Allocate", "Free") else (mib, )
+    shared = {"Allocate": SLAB_MIB, "Free": SLAB_MIB, "ReturnChunk": CHUNK_MIB}.get(call, 0)  # up to there the same memory moves
+    sizes = [size for size in SIZES_MIB if size <= shared] if mib <= shared else [mib]
     values = [times[call, size] for times in measured.values() for size in sizes if (call, size) in times]
     return round(math.sqrt(min(values) * max(values)))
 

@@ -206,7 +206,7 @@ TEST_CASE("a pool of the driver takes chunks of 32 MiB, and its threshold says w
   CHECK(use(twice, 0) == PinnedUse{.pinned_bytes_peak = 32 * kMiB,
                                    .pin_count = 2,
                                    .unpin_count = 1,
-                                   .pinning_ns = 2 * 3'367'000 + 1'136'000});
+                                   .pinning_ns = 2 * 3'367'000 + 1'057'000});
   CHECK(use(twice, kAll) == PinnedUse{.pinned_bytes_peak = 32 * kMiB,
                                       .pin_count = 1,
                                       .unpin_count = 0,

@@ -55,5 +55,5 @@ TEST_CASE("a chunk of a pool costs by the request that takes it") {
   CHECK(pinning_ns(PinCall::TakeChunk, 4096) == 4'741'000);
   CHECK(pinning_ns(PinCall::TakeChunk, 8 * kMib) == 4'910'000);
   CHECK(pinning_ns(PinCall::TakeChunk, 4096 * kMib) == 7'787'000);
-  CHECK(pinning_ns(PinCall::ReturnChunk, 32 * kMib) == 1'136'000);
+  CHECK(pinning_ns(PinCall::ReturnChunk, 32 * kMib) == 1'057'000);
 }
