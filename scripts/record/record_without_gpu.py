@@ -16,7 +16,7 @@ its head names the device. --card: whose capability and processors PyTorch sees 
 --list: each line is a FILE and a SCRIPT.py with its ARGS; libraries are imported once.
 --count N: what a program reads where it counts on the device, such as how many
 elements a mask chose (batch x patches x width in the programs llava_). --check: what it reads where it checks a mask or positions;
-0 for ranks whose positions have a gap (all but the last of the programs cp2_llama_ and cp4_). Of programs with several ranks one
+0 for packed texts, and for ranks whose positions have a gap (all but the last of the programs cp2_llama_ and cp4_). Of programs with several ranks one
 is recorded, and collective operations do nothing.
 """
 import argparse

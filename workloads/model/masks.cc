@@ -46,7 +46,10 @@ Var Transformer::make_causal_mask(bool detects_packing) {
     // The last rank's two pieces of a sequence are neighbours; those of others look like packed
     // texts.
     const ParallelSetup& parallel = setup_.parallel;
-    if (parallel.context_rank + 1 < parallel.context) return make_packed_mask(std::move(sums));
+    if (packed_ || parallel.context_rank + 1 < parallel.context) {
+      Var mask = make_packed_mask(std::move(sums));
+      return setup_.fused_attention ? mask : mask_numbers(std::move(mask));
+    }
     sums.drop();
   }
   return setup_.fused_attention ? Var() : make_mask(setup_.sequence, setup_.key_count());
@@ -262,6 +265,9 @@ Var Transformer::masked_fused_attention(Var query, Var key, Var value,
                                         const FusedAttentionShape& shape) {
   key = repeat_heads(tape_, std::move(key), shape.repeats, has_one_key_head());
   value = repeat_heads(tape_, std::move(value), shape.repeats, has_one_key_head());
+  // The caller holds the repeated heads while autocast's operator reads its own casts.
+  Var repeated_key = shape.repeats > 1 ? key : Var();
+  Var repeated_value = shape.repeats > 1 ? value : Var();
   if (tape_.autocast()) {
     value = cast(tape_, std::move(value), tape_.narrow_bytes());
     key = cast(tape_, std::move(key), tape_.narrow_bytes());
@@ -278,8 +284,7 @@ Var Transformer::masked_fused_attention(Var query, Var key, Var value,
   Var out = fused_attention(tape_, query, key, value, apart);
   apart.bias.reset();
   bias.drop();
-  key.drop();
-  value.drop();
+  for (Var* gone : {&key, &value, &repeated_key, &repeated_value}) gone->drop();
   return out;
 }
 

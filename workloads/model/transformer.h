@@ -105,6 +105,9 @@ class Transformer {
   void set_routing_seed(std::uint64_t seed) { routing_seed_ = seed; }
   // The batch is padded: with fused attention, masks of all pairs are made.
   void set_padded(bool padded) { padded_ = padded; }
+  // Positions that the caller gives begin anew within a sequence: without a mask and a cache,
+  // masks of all pairs keep its texts apart.
+  void set_packed(bool packed) { packed_ = packed; }
   // Columns of the caller's mask where the cache is longer; 0: as many as there are keys.
   void set_mask_length(std::uint64_t length) { mask_length_ = length; }
   // Where keys and values are kept; null for nowhere.
@@ -300,6 +303,7 @@ class Transformer {
   bool given_mask_ = false;
   bool given_positions_ = false;
   bool padded_ = false;
+  bool packed_ = false;
   std::uint64_t answer_tokens_ = 1;
   std::uint64_t loss_chunks_ = 1;
   std::uint64_t mask_length_ = 0;

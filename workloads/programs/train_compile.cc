@@ -15,6 +15,7 @@ std::string obstacle_of_all(const TrainConfig& config) {
   if (config.sequences.size() > 1 || config.draws_lengths) return "one length of seq";
   if (config.lora.rank > 0) return "lora=0";
   if (config.given_mask) return "attention_mask=none";
+  if (config.packed) return "packed=0";
   if (config.eval_every > 0 || config.keeps_outputs) return "no evaluation and no kept outputs";
   if (setup.kernels) return "kernels=0";
   return "";

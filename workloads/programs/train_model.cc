@@ -83,4 +83,31 @@ void read_vision(Parameters& parameters, TrainConfig* config) {
                        config->draws_lengths ? std::vector<std::uint64_t>{0} : config->sequences);
 }
 
+void read_mask(Parameters& parameters, TrainConfig* config) {
+  if (config->is_megatron() || config->setup.model.image > 0) return;
+  const std::size_t mask = parameters.choice("attention_mask", {"none", "ones", "padding"});
+  config->given_mask = mask > 0;
+  config->padded = mask == 2;
+  if (config->given_mask && config->setup.parallel.pipeline > 1) {
+    parameters.refuse_text("attention_mask", "none where pp > 1", mask == 1 ? "ones" : "padding");
+  }
+}
+
+// As transformers' DataCollatorWithFlattening packs them.
+void read_packed(Parameters& parameters, TrainConfig* config) {
+  const TransformerSetup& setup = config->setup;
+  const ModelShape& model = setup.model;
+  const bool is_plain_llama = model.is_llama_like() && !model.gemma && !model.is_latent();
+  if (config->is_megatron() || (model.family != ModelFamily::Gpt2 && !is_plain_llama)) return;
+  config->packed = read_switch(parameters, "packed", false);
+  if (!config->packed) return;
+  const auto refuse = [&](const char* rule) { parameters.refuse_value("packed", rule, 1); };
+  if (config->given_mask) refuse("0, or attention_mask=none: a given mask hides no other text");
+  if (setup.parallel.pipeline > 1 || setup.parallel.splits_sequences()) {
+    refuse("0 where pp or cp is above 1");
+  }
+  if (model.window > 0) refuse("0, or window=0");
+  if (setup.sees_images()) refuse("0, or vision=none");
+}
+
 }  // namespace allocmark

@@ -358,14 +358,8 @@ TrainConfig read_train_config(Parameters& parameters) {
   } else {
     config.keeps_cache = config.caches_in_evaluation = false;
   }
-  if (!config.is_megatron() && setup.model.image == 0) {
-    const std::size_t mask = parameters.choice("attention_mask", {"none", "ones", "padding"});
-    config.given_mask = mask > 0;
-    config.padded = mask == 2;
-    if (config.given_mask && setup.parallel.pipeline > 1) {
-      parameters.refuse_text("attention_mask", "none where pp > 1", mask == 1 ? "ones" : "padding");
-    }
-  }
+  read_mask(parameters, &config);
+  read_packed(parameters, &config);
   if (setup.model.family == ModelFamily::T5) {
     config.targets = parameters.numbers("target", {.preset = 128, .lowest = 1, .highest = 131'072});
     setup.target = *std::max_element(config.targets.begin(), config.targets.end());

@@ -57,6 +57,7 @@ struct TrainConfig {
   bool caches_in_evaluation = true;  // evaluation does not checkpoint, so it keeps a cache
   bool given_mask = false;
   bool padded = false;  // the mask hides tokens, and labels are tensors of their own
+  bool packed = false;  // several texts in a sequence, told apart by positions; labels as above
   std::vector<std::uint64_t> sequences;      // lengths in turn
   std::vector<std::uint64_t> targets = {0};  // T5: the decoder's lengths in turn
   bool keeps_batch = true;  // until the next one is there, else only through the forward

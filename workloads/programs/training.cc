@@ -16,8 +16,9 @@ Training::Training(const TrainConfig& config, std::uint64_t seed, EventBatch* ba
       passes_(1) {
   if (config.keeps_cache) model_->set_cache(&cache_);
   model_->set_given_mask(config.given_mask);
-  model_->set_given_positions(config.setup.parallel.splits_sequences());
+  model_->set_given_positions(config.setup.parallel.splits_sequences() || config.packed);
   model_->set_padded(config.padded);
+  model_->set_packed(config.packed);
   model_->set_routing_seed(seed);
   if (config.keeps_outputs) model_->set_kept_outputs(&kept_outputs_);
   tape().set_keeps_products(config.keeps_products);

@@ -18,12 +18,17 @@ void Training::make_batch() {
     Tensor mask;
     if (config_.given_mask) mask = tape().allocate(sizes.input_bytes, TensorKind::Activation);
     Tensor labels;
-    const std::uint64_t label_bytes =
-        sizes.label_bytes == 0 && config_.padded ? sizes.input_bytes : sizes.label_bytes;
+    const std::uint64_t label_bytes = sizes.label_bytes == 0 && (config_.padded || config_.packed)
+                                          ? sizes.input_bytes
+                                          : sizes.label_bytes;
     if (label_bytes > 0) labels = tape().allocate(label_bytes, TensorKind::Activation);
+    Tensor positions;
+    if (config_.packed) positions = tape().allocate(sizes.input_bytes, TensorKind::Activation);
     own.tokens = std::move(tokens);
     own.given_mask = std::move(mask);
     own.labels = std::move(labels);
+    own.positions = std::move(positions);
+    if (config_.packed) model_->set_positions(own.positions);
   }
   if (config_.setup.sees_images()) {
     own.images = tape().allocate(model_->image_bytes(), TensorKind::Activation);

@@ -41,6 +41,7 @@ constexpr std::array kModelKeys = {
     ModelKey{"train", "loss_chunks", "gpt llama qwen gemma mixtral deepseek"},
     ModelKey{"train", "kv_cache", "gpt llama qwen gemma mixtral deepseek t5"},
     ModelKey{"train", "attention_mask", "gpt bert llama qwen gemma mixtral deepseek t5"},
+    ModelKey{"train", "packed", "gpt llama qwen mixtral"},
     ModelKey{"train", "lengths", "gpt bert llama qwen gemma mixtral deepseek t5"},
     ModelKey{"train", "seq", "gpt bert llama qwen gemma mixtral deepseek t5"},
     ModelKey{"train", "vocabulary", "gpt bert llama qwen gemma mixtral deepseek t5"},
