@@ -60,6 +60,13 @@ class Peaks(unittest.TestCase):
         self.assertEqual(strangers_snapshots.recorded_peaks(of_two_devices(), 1)[:2], (42 * MIB - 7, 20 * MIB))
         self.assertEqual(strangers_snapshots.recorded_peaks(of_two_devices(), 0)[:2], (20 * MIB - 7, 20 * MIB))
 
+    def test_the_main_device_is_that_of_a_failed_request_else_that_of_most_entries(self):
+        snapshot = of_two_devices()
+        snapshot["device_traces"][0] *= 2
+        self.assertEqual(strangers_snapshots.snapshot_pools.main_device(snapshot), 1)
+        snapshot["device_traces"][1].pop()
+        self.assertEqual(strangers_snapshots.snapshot_pools.main_device(snapshot), 0)
+
     def test_a_row_is_equal_only_where_all_of_it_is(self):
         equal = {"requested_bytes_peak": "5", "requested_bytes_peak_ours": "5", "reserved_bytes_peak": "7", "reserved_bytes_peak_ours": "7",
                  "requests": "2", "equal_places": "2", "end_equal": "yes"}
