@@ -11,6 +11,7 @@
 #include "allocators/conf/conf.h"
 #include "allocators/cupy/cupy.h"
 #include "allocators/ggml/ggml.h"
+#include "allocators/ggml/ggml_vmm.h"
 #include "allocators/pinned/cupy_pinned.h"
 #include "allocators/pinned/host_caching.h"
 #include "allocators/pinned/host_exact.h"
@@ -49,6 +50,7 @@ std::span<const BackendEntry> backend_registry() {
       xla_vmm_entry(),       //
       cupy_entry(),          //
       ggml_legacy_entry(),   //
+      ggml_vmm_entry(),      //
       planned_entry(),       //
       host_caching_entry(),  //
       host_exact_entry(),    //

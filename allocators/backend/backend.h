@@ -243,6 +243,9 @@ struct BackendCapabilities {
   bool private_pools = false;
   /// begin_step() tells it what it works by. A trace that marks no steps is skipped.
   bool needs_steps = false;
+  /// It serves no request after a free of a block that is not the last one of its stream. A trace
+  /// that frees in another order is skipped.
+  bool frees_in_reverse = false;
   /// Its own limit is a share of what is free when it is made: what happens with one capacity says
   /// nothing about another one.
   bool limit_is_share_of_free = false;

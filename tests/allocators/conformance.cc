@@ -160,6 +160,7 @@ std::string missing_claim(Needs needs, const BackendCapabilities& capabilities) 
   const auto lacking = [&](std::string_view what) {
     return on_simcuda() ? "" : fmt::format("(test) only simcuda can {}; this is a GPU", what);
   };
+  if (capabilities.frees_in_reverse) return "serves frees in reverse order alone";
   switch (needs) {
     case Needs::Nothing:
     case Needs::PluginInterface:

@@ -50,6 +50,7 @@ constexpr Variant kVariants[] = {
     {"bfc@xla-2026-09", "spatial_partitioning:False,fragmentation_fraction:0.01"},
     {"cupy", "fraction:0.9"},
     {"ggml_legacy", "flush_on_oom:False"},
+    {"ggml_vmm", "free_order:any"},
     {"xla_vmm", "fraction:0.9", true},
     {"planned", "profile_steps:1,expandable_segments:True", true},
     {"host_caching", "pinned_max_round_threshold_mb:1"},
@@ -89,6 +90,9 @@ constexpr Deviation kDeviations[] = {
     {"bfc@tf2.21", "trim", "TensorFlow has no call that gives memory back"},
     {"bfc@tf2.21", "instances", "TensorFlow takes all free memory at its first request", ""},
     {"bfc@xla-2026-09", "trim", "XLA has no call that gives memory back"},
+    {"ggml_vmm", "out-of-memory", "llama.cpp's pool of virtual memory has 32 GiB of addresses",
+     "free_order:any"},
+    {"ggml_vmm", "trim", "llama.cpp's pool of virtual memory gives nothing back", "free_order:any"},
     {"pluggable", "counters", "its interface has no function that tells what the library holds",
      "*", false, true},
     {"cub", "inner-event-failure",
@@ -112,7 +116,7 @@ struct Row {
 Row row_of(const BackendEntry& entry, const Variant& variant) {
   Subject subject{.name = std::string(entry.name),
                   .conf = std::string(variant.conf),
-                  .capabilities = entry.capabilities,
+                  .capabilities = entry.capabilities_for(std::string(variant.conf)),
                   .make_backend = entry.make};
   subject.capabilities.stream_ordered |= variant.stream_ordered;
   // Else a backend of the host's memory takes no more than the machine has free, which the rules

@@ -40,9 +40,9 @@ using Json = nlohmann::json;
 constexpr std::size_t kCellsAtOnce = 2;
 
 // These load no library and start no program.
-constexpr std::array<std::string_view, 12> kOwnAllocators{
-    "null",        "native",     "async", "caching",     "cub",     "bfc",
-    "thrust_pool", "vmm_stitch", "cupy",  "ggml_legacy", "planned", "xla_vmm"};
+constexpr std::array<std::string_view, 13> kOwnAllocators{
+    "null",       "native", "async",       "caching",  "cub",     "bfc",    "thrust_pool",
+    "vmm_stitch", "cupy",   "ggml_legacy", "ggml_vmm", "planned", "xla_vmm"};
 
 // Exact on a simulated GPU. Warnings, latencies and times are not.
 constexpr const char* kExactFields[] = {"status",

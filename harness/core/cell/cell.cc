@@ -26,6 +26,7 @@
 #include "harness/core/cell/cell_run.h"
 #include "harness/core/cell/recorded_job.h"
 #include "harness/core/replay/assumed_work.h"
+#include "harness/core/replay/free_order.h"
 #include "harness/core/replay/trace_blocks.h"
 #include "results/record_uncalled.h"
 #include "results/recorded_oom.h"
@@ -122,6 +123,7 @@ void CellRun::prepare_trace() {
     over_ = true;
     return;
   }
+  if (claims.frees_in_reverse && refuse_free_order()) return;
   if (trace_->jobs().empty() || !has_device_) return;
   result_.reason = is_on_host() ? "the processes of this workload share one host, and " +
                                       spec_.key.allocator + " is bounded in one process"
@@ -129,6 +131,18 @@ void CellRun::prepare_trace() {
   if (result_.reason.empty()) return;
   result_.status = CellStatus::Skipped;
   over_ = true;
+}
+
+bool CellRun::refuse_free_order() {
+  const std::optional<UnorderedFree> broken = first_unordered_free(*trace_);
+  if (!broken) return false;
+  result_.status = CellStatus::Skipped;
+  result_.reason = fmt::format(
+      "event {} of the trace frees block {} before block {}, which was asked for later on the same "
+      "stream; {} is a stack and ends there (free_order:any goes on, which its original does not)",
+      broken->event_index, broken->block_id, broken->above_block_id, spec_.key.allocator);
+  over_ = true;
+  return true;
 }
 
 void CellRun::take_host_requests(std::unique_ptr<EventSource>& events) {

@@ -112,6 +112,8 @@ class CellRun {
   [[nodiscard]] std::uint64_t step_count_max() const;
   void keep_pass(PassSummary summary);
   void fill_ideal_program();
+  // Whether the allocator is a stack and the trace frees otherwise: then the cell is skipped.
+  [[nodiscard]] bool refuse_free_order();
   // How little memory the trace could do with.
   void pack_trace();
   [[nodiscard]] const SimcuThreadClock* simcu_clock() const {

@@ -27,11 +27,11 @@ std::vector<std::string> names_of(const std::vector<PlanAllocator>& allocators) 
 struct OtherName {
   std::string_view said, meant;
 };
-constexpr OtherName kOtherNames[] = {{"pytorch", "caching"},       {"native_caching", "caching"},
-                                     {"cudaMallocAsync", "async"}, {"cudaMalloc", "native"},
-                                     {"default", "caching"},       {"bfc", "bfc@tf2.21"},
-                                     {"tensorflow", "bfc@tf2.21"}, {"jax", "bfc@xla-2026-09"},
-                                     {"ggml", "ggml_legacy"},      {"llama.cpp", "ggml_legacy"}};
+constexpr OtherName kOtherNames[] = {
+    {"pytorch", "caching"},       {"native_caching", "caching"}, {"cudaMallocAsync", "async"},
+    {"cudaMalloc", "native"},     {"default", "caching"},        {"bfc", "bfc@tf2.21"},
+    {"tensorflow", "bfc@tf2.21"}, {"jax", "bfc@xla-2026-09"},    {"ggml", "ggml_legacy"},
+    {"llama.cpp", "ggml_legacy"}, {"ggml_cuda", "ggml_vmm"}};
 
 // Allocators that people ask about and that are not here.
 constexpr OtherName kNotModelled[] = {{"onnxruntime", "ONNX Runtime's arena"},

@@ -95,20 +95,25 @@ class FakeDevice final : public Driver {
     count();
     if (used_bytes_ + size_bytes > capacity_bytes_) return std::nullopt;
     used_bytes_ += size_bytes;
-    pages_.emplace(++page_count_, size_bytes);
+    pages_[++page_count_] = {.size_bytes = size_bytes};
     return page_count_;
   }
   void release_page(PageHandle page) override {
     count();
-    used_bytes_ -= take(pages_, page, "release of what is no page");
+    require(pages_.contains(page) && !pages_[page].is_released, "release of what is no page");
+    pages_[page].is_released = true;
+    drop_unused(page);
   }
-  void map_page(std::uint64_t address, std::uint64_t size_bytes, PageHandle) override {
+  void map_page(std::uint64_t address, std::uint64_t, PageHandle page) override {
     count();
-    require(mappings_.emplace(address, size_bytes).second, "mapping over a mapping");
+    require(mappings_.emplace(address, page).second, "mapping over a mapping");
+    ++pages_[page].mapping_count;
   }
   void unmap_page(std::uint64_t address, std::uint64_t) override {
     count();
-    static_cast<void>(take(mappings_, address, "unmapping of what is not mapped"));
+    const PageHandle page = take(mappings_, address, "unmapping of what is not mapped");
+    --pages_[page].mapping_count;
+    drop_unused(page);
   }
   void allow_access(std::uint64_t, std::uint64_t) override { count(); }
 
@@ -136,6 +141,13 @@ class FakeDevice final : public Driver {
   void count() {
     ++call_count_;
     if (fail_in_ > 0 && --fail_in_ == 0) throw FakeFailure();
+  }
+
+  // A mapping keeps the memory of a page whose handle was released.
+  void drop_unused(PageHandle page) {
+    if (!pages_[page].is_released || pages_[page].mapping_count > 0) return;
+    used_bytes_ -= pages_[page].size_bytes;
+    pages_.erase(page);
   }
 
   static void require(bool condition, const char* text) {
@@ -170,8 +182,13 @@ class FakeDevice final : public Driver {
   std::uint64_t page_count_ = 0;
   Ranges segments_;
   Ranges reservations_;
-  Ranges pages_;  // handle -> bytes
-  Ranges mappings_;
+  struct Page {
+    std::uint64_t size_bytes = 0;
+    std::uint64_t mapping_count = 0;
+    bool is_released = false;
+  };
+  std::map<PageHandle, Page> pages_;
+  Ranges mappings_;  // start -> page
   std::set<Stream> busy_;
   std::set<Event> pending_;
   std::set<Event> events_;
