@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/process_memory.h"
 #include "base/random.h"
 #include "harness/core/run/cell_process.h"
 #include "harness/core/run/known_packings.h"
