@@ -20,6 +20,7 @@
 #include "allocators/plugins/rmm.h"
 #include "allocators/plugins/torch.h"
 #include "allocators/rmm/releases.h"
+#include "allocators/rmm/rmm_pinned.h"
 #include "allocators/simple/async.h"
 #include "allocators/simple/cub.h"
 #include "allocators/simple/host_pool.h"
@@ -56,6 +57,7 @@ std::span<const BackendEntry> backend_registry() {
       host_exact_entry(),    //
       host_pool_entry(),     //
       cupy_pinned_entry(),   //
+      rmm_pinned_entry(),    //
       pluggable_entry(),
   };
   return entries;

@@ -15,7 +15,8 @@
 
 namespace allocmark {
 
-class CudaDriver final : public caching::Driver {
+// RMM's pool on the host derives from it: the same device, with other memory.
+class CudaDriver : public caching::Driver {
  public:
   // On the current device, which must stay the current one of every thread that calls. Where
   // `released` is not null, it is a mutex that the caller holds and that is free for others while

@@ -27,14 +27,15 @@ std::uint64_t initial_bytes_of(const ReleaseConf& conf) {
 
 }  // namespace
 
-ReleaseBackend::ReleaseBackend(const ReleaseConf& conf, const ReleaseRules& rules)
-    : driver_(nullptr) {
+ReleaseBackend::ReleaseBackend(std::unique_ptr<caching::Driver> driver, const ReleaseConf& conf,
+                               const ReleaseRules& rules)
+    : driver_(std::move(driver)) {
   stack(conf, rules);
   for (const auto& resource : resources_) {
     if (resource->open()) continue;
     throw EnvironmentError({.what = "there is no memory for what RMM's resources start with",
                             .where = "rmm",
-                            .wanted = "room on the device, and below max_mb",
+                            .wanted = "room where they take memory, and below max_mb",
                             .got = {},
                             .next = "give a smaller initial_mb, block_count or max_bin, or a "
                                     "larger max_mb"});
@@ -46,7 +47,7 @@ ReleaseBackend::~ReleaseBackend() {
 }
 
 void ReleaseBackend::stack(const ReleaseConf& conf, const ReleaseRules& rules) {
-  const Site site{.driver = driver_, .counters = counters_};
+  const Site site{.driver = *driver_, .counters = counters_};
   const auto put = [&](std::unique_ptr<Resource> made) { resources_.push_back(std::move(made)); };
   put(std::make_unique<CudaMemory>(site));
   if (conf.resource == ResourceKind::Pool || conf.on_pool) {
@@ -104,10 +105,10 @@ void ReleaseBackend::record_stream(void* pointer, cudaStream_t stream) {
 }
 
 void ReleaseBackend::make_wait(cudaStream_t stream, cudaStream_t other) {
-  const caching::Event event = driver_.create_event();
-  driver_.record_event(event, number_of(other));
-  driver_.make_stream_wait(number_of(stream), event);
-  driver_.destroy_event(event);
+  const caching::Event event = driver_->create_event();
+  driver_->record_event(event, number_of(other));
+  driver_->make_stream_wait(number_of(stream), event);
+  driver_->destroy_event(event);
 }
 
 MemoryStats ReleaseBackend::stats(cudaStream_t stream) const {

@@ -14,7 +14,7 @@
 #include "allocators/backend/backend.h"
 #include "allocators/backend/forwarding_backend.h"
 #include "allocators/backend/stream_uses.h"
-#include "allocators/cuda/cuda_driver.h"
+#include "allocators/cuda/driver.h"
 #include "allocators/rmm/release_conf.h"
 #include "allocators/rmm/resource.h"
 
@@ -28,9 +28,10 @@ struct ReleaseRules {
 
 class ReleaseBackend final : public Backend {
  public:
-  // Of all resources but cuda_async. Takes what they start with; throws EnvironmentError where
-  // there is no memory for that.
-  ReleaseBackend(const ReleaseConf& conf, const ReleaseRules& rules);
+  // Of all resources but cuda_async, on memory of the driver. Takes what they start with; throws
+  // EnvironmentError where there is no memory for that.
+  ReleaseBackend(std::unique_ptr<caching::Driver> driver, const ReleaseConf& conf,
+                 const ReleaseRules& rules);
   ReleaseBackend(const ReleaseBackend&) = delete;
   ReleaseBackend& operator=(const ReleaseBackend&) = delete;
   // Waits for the device and gives back all memory, live blocks too.
@@ -56,7 +57,7 @@ class ReleaseBackend final : public Backend {
   [[nodiscard]] Resource& top() const { return *resources_.back(); }
 
   mutable std::mutex mutex_;  // guards everything below
-  CudaDriver driver_;
+  std::unique_ptr<caching::Driver> driver_;
   Counters counters_;
   std::vector<std::unique_ptr<Resource>> resources_;  // each stands on the one before it
   std::map<std::uint64_t, std::uint64_t> live_;       // bytes as asked, by address

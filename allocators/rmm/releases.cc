@@ -11,6 +11,7 @@
 
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/cuda_check.h"
+#include "allocators/cuda/cuda_driver.h"
 #include "allocators/rmm/release_backend.h"
 #include "allocators/rmm/release_conf.h"
 #include "allocators/simple/async.h"
@@ -74,7 +75,8 @@ std::unique_ptr<Backend> make(const Release& release, const BackendOptions& opti
   if (conf.resource == ResourceKind::CudaAsync) {
     made = make_async(release, conf, options.memory_limit_bytes);
   } else {
-    made = std::make_unique<rmm::ReleaseBackend>(conf, release.rules);
+    made = std::make_unique<rmm::ReleaseBackend>(std::make_unique<CudaDriver>(nullptr), conf,
+                                                 release.rules);
   }
   if (!conf.limit_bytes) return made;
   return std::make_unique<rmm::LimitedBackend>(std::move(made), *conf.limit_bytes);
