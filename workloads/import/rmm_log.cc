@@ -33,6 +33,8 @@ class RmmReader {
 
   AddressLog read();
   [[nodiscard]] std::uint64_t unknown_free_count() const { return unknown_free_count_; }
+  // Of another stream than the request's.
+  [[nodiscard]] std::uint64_t moved_free_count() const { return moved_free_count_; }
   // 0 where the log does not name them.
   [[nodiscard]] std::size_t thread_count() const { return threads_.size(); }
 
@@ -40,7 +42,7 @@ class RmmReader {
   [[noreturn]] void fail(std::string what, std::string wanted, std::string got, std::string next);
   void read_header();
   void read_row();
-  void note_free(std::uint64_t address);
+  void note_free(std::uint64_t address, std::uint32_t stream);
   [[nodiscard]] std::uint64_t number(RmmColumn::Index column);
 
   TextLines lines_;
@@ -52,7 +54,8 @@ class RmmReader {
   std::unordered_map<std::uint64_t, std::uint64_t> freed_lines_;
   std::set<std::string, std::less<>> threads_;
   AddressLog log_;
-  std::uint64_t unknown_free_count_ = 0;
+  std::uint64_t unknown_free_count_ = 0, moved_free_count_ = 0;
+  std::unordered_map<std::uint64_t, std::uint32_t> streams_;  // of live blocks, by address
 };
 
 void RmmReader::fail(std::string what, std::string wanted, std::string got, std::string next) {
@@ -90,7 +93,12 @@ std::uint64_t RmmReader::number(RmmColumn::Index column) {
   return *value;
 }
 
-void RmmReader::note_free(std::uint64_t address) {
+void RmmReader::note_free(std::uint64_t address, std::uint32_t stream) {
+  const auto asked = streams_.find(address);
+  if (asked != streams_.end()) {
+    moved_free_count_ += asked->second == stream ? 0 : 1;
+    streams_.erase(asked);
+  }
   const auto [place, is_new] = freed_lines_.try_emplace(address, lines_.number());
   if (is_new) return;
   fail(fmt::format("{:#x} is freed twice without an allocate in between", address),
@@ -110,6 +118,7 @@ void RmmReader::read_row() {
   if (thread_place_) threads_.emplace(columns_[*thread_place_]);
   if (action == "allocate") {
     freed_lines_.erase(address);
+    streams_[address] = block.stream;
     if (!log_.allocate(address, block)) {
       fail(fmt::format("{:#x} is allocated twice without a free in between", address),
            "the complete log of one process", "", std::string(kMixed));
@@ -117,7 +126,7 @@ void RmmReader::read_row() {
   } else if (action == "allocate failure") {
     log_.fail(block);
   } else if (action == "free" || action == "deallocate") {
-    if (address != 0) note_free(address);
+    if (address != 0) note_free(address, block.stream);
     unknown_free_count_ += log_.free(address) ? 0 : 1;
   } else {
     fail("an unknown action in an RMM log", "allocate, allocate failure or free",
@@ -148,6 +157,12 @@ Recording open_rmm_log(const std::string& path) {
     recording.notes.push_back(
         fmt::format("{} frees of blocks that were allocated before the log began are left out",
                     reader.unknown_free_count()));
+  }
+  if (reader.moved_free_count() > 0) {
+    recording.notes.push_back(
+        fmt::format("{} blocks were freed on another stream than they were asked for on, which a "
+                    "trace does not say; here they are freed on that one",
+                    reader.moved_free_count()));
   }
   if (reader.thread_count() > 1) {
     recording.notes.push_back(

@@ -160,6 +160,13 @@ void say_same_files(const std::vector<FileMark>& base, const std::vector<FileMar
                   base.front().path, now.front().path));
 }
 
+// Both sides do all that was asked.
+RunRequest join_whole(const RunCommand& command, const std::vector<PlanAllocator>& known) {
+  RunRequest request = join_with_preset(command, known);
+  if (!request.left_out.empty()) throw UsageError(request.left_out.front());
+  return request;
+}
+
 // Of the same sides, with the untimed workloads in the place of the others.
 std::vector<InterleavedCell> untimed_cells(const std::array<Side, kSideCount>& sides,
                                            const RunCommand& command,
@@ -172,7 +179,7 @@ std::vector<InterleavedCell> untimed_cells(const std::array<Side, kSideCount>& s
   for (std::size_t i = 0; i < kSideCount; ++i) {
     RunCommand untimed = sides.at(i).command;
     untimed.workloads = command.untimed;
-    plans.at(i) = make_plan(join_with_preset(untimed, known).plan, known);
+    plans.at(i) = make_plan(join_whole(untimed, known).plan, known);
   }
   return pair_cells(plans[0], plans[1], round_count);
 }
@@ -185,7 +192,7 @@ InterleavedSession make_session(const RunCommand& command) {
   std::array<Plan, kSideCount> plans;
   InterleavedSession session;
   for (std::size_t i = 0; i < kSideCount; ++i) {
-    requests.at(i) = join_with_preset(sides.at(i).command, known);
+    requests.at(i) = join_whole(sides.at(i).command, known);
     plans.at(i) = make_plan(requests.at(i).plan, known);
     session.plan.sides.at(i) = {
         .label = side_name(i), .text = command.ab[i], .program_path = sides.at(i).program_path};

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include "base/bytes.h"
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/median.h"
@@ -67,6 +66,7 @@ struct Work {
   std::vector<CellKey> cells;
   DeviceChoice device;
   std::vector<std::string> notes;
+  std::vector<std::string> left_out = {};  // what is wrong with workloads that are not run
 };
 
 // An error in what a scenario says is told with its file and key, not as the user's own.
@@ -168,24 +168,6 @@ std::vector<CellResult> complete_cells(const RunFolder& results, const RunManife
   return kept;
 }
 
-// Results beyond what a report reads would be work for nothing. 100,000 cells of three passes took
-// 1.85 GiB, 19 KiB a cell.
-void check_reportable(const std::vector<CellKey>& cells, const RunManifest& manifest) {
-  constexpr std::uint64_t kCellBytes = 10'000;
-  constexpr std::uint64_t kPassBytes = 3'000;
-  const std::uint64_t cell_bytes = kCellBytes + kPassBytes * manifest.pass_count;
-  const std::uint64_t count_max = kResultsInput.size_bytes_max / cell_bytes;
-  if (cells.size() <= count_max) return;
-  throw UsageError(
-      {.what = "this run has more cells than a report can be made of",
-       .where = "the plan: workloads x allocators x config strings x capacities x seeds",
-       .wanted = fmt::format("at most {} cells of {} passes: {} of results", count_max,
-                             manifest.pass_count, format_bytes(kResultsInput.size_bytes_max)),
-       .got = fmt::format("{} cells", cells.size()),
-       .next = fmt::format("divide it: --shard 1/{0} to {0}/{0}, each with an --out DIR of its own",
-                           (cells.size() + count_max - 1) / count_max)});
-}
-
 Work plan_work(const RunCommand& command, const std::string& program_path) {
   Work work;
   const Shard shard = command.shard.empty() ? Shard{} : parse_shard(command.shard);
@@ -212,6 +194,9 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
       key.device = work.device.device;
     }
     work.notes = request.notes;
+    for (const ErrorText& error : request.left_out) {
+      work.left_out.push_back("a workload is left out: " + to_string(error));
+    }
     work.notes.insert(work.notes.end(), plan.notes.begin(), plan.notes.end());
     add_note(&work, place_servers(&plan.cells, work.device.facts.gpu_name));
     for (const std::string& capacity : request.plan.capacities) {
@@ -335,17 +320,9 @@ bool say_changed_files(const std::vector<FileMark>& marks) {
   return !changed.empty();
 }
 
-ExitCode run_command(const RunCommand& command) {
-  check_usage(command);
-  if (!command.ab.empty()) return ab_command(command);
-  const std::string program_path = own_program_path();
-  const Work work = plan_work(command, program_path);
-  print_notes(work.notes);
-  warn_of_confs(work.cells);
-  if (command.dry_run) {
-    print_cells(work);
-    return ExitCode::Pass;
-  }
+namespace {
+
+ExitCode run_work(const RunCommand& command, const Work& work, const std::string& program_path) {
   Environment environment = host_environment(command.argv);
   merge_device(work.device.facts, &environment);
   environment.host_reference_ns = HostReference().measure_quiet_ns();
@@ -394,6 +371,21 @@ ExitCode run_command(const RunCommand& command) {
   store_conditions(folder, conditions_between(counters, counters_end, environment.cpu_count));
   const ExitCode code = finish(command, work, folder, completed, options);
   return changed ? ExitCode::CellsIncomplete : code;
+}
+
+}  // namespace
+
+ExitCode run_command(const RunCommand& command) {
+  check_usage(command);
+  if (!command.ab.empty()) return ab_command(command);
+  const std::string program_path = own_program_path();
+  const Work work = plan_work(command, program_path);
+  print_notes(work.notes);
+  for (const std::string& text : work.left_out) print_warning(text);
+  warn_of_confs(work.cells);
+  if (command.dry_run) print_cells(work);
+  const ExitCode code = command.dry_run ? ExitCode::Pass : run_work(command, work, program_path);
+  return code == ExitCode::Pass && !work.left_out.empty() ? ExitCode::CellsIncomplete : code;
 }
 
 }  // namespace allocmark

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "harness/core/run/plan.h"
+#include "harness/core/run/run_folder.h"
 #include "harness/tools/run/run_options.h"
 #include "results/schema.h"
 
@@ -17,9 +19,12 @@ struct RunRequest {
   std::string title;  // "default", "run"
   std::uint32_t pass_count = 3;
   std::vector<std::string> notes = {};  // which release `caching` stands for
+  // Of files whose content is refused, while others can run: what is wrong with each.
+  std::vector<ErrorText> left_out = {};
 };
 
-// The device stays empty. Throws UsageError on unknown suites, scenarios and workloads.
+// The device stays empty. Throws UsageError on unknown suites, scenarios and workloads, and where
+// no workload is left.
 [[nodiscard]] RunRequest join_with_preset(const RunCommand& command,
                                           const std::vector<PlanAllocator>& known);
 
@@ -30,6 +35,9 @@ void check_usage(const RunCommand& command);
 // cannot run there.
 void check_fits_device(const std::vector<CellKey>& cells, const Environment& facts,
                        const std::vector<PlanAllocator>& known);
+
+// Throws UsageError where there are more cells than a report can be made of.
+void check_reportable(const std::vector<CellKey>& cells, const RunManifest& manifest);
 
 // A new folder's name under allocmark-results.
 [[nodiscard]] std::string default_folder(const std::string& title);

@@ -113,6 +113,17 @@ TEST_CASE("a pointer freed twice in an RMM log is named with both lines") {
   has(refusal(kRmmHeader + free + free), "is freed twice");
 }
 
+TEST_CASE("blocks of an RMM log that another stream frees are counted in a note") {
+  const TemporaryFolder folder;
+  const Recording recording =
+      open_recording(write(folder, kRmmHeader + "7,10:00:00:1,allocate,0x7f0100,1000,0x20\n"
+                                                "7,10:00:00:2,allocate,0x7f0800,1000,0x20\n"
+                                                "7,10:00:00:3,free,0x7f0100,1000,0x30\n"
+                                                "7,10:00:00:4,free,0x7f0800,1000,0x20\n"));
+  REQUIRE(recording.notes.size() == 1);
+  has(recording.notes[0], "1 blocks were freed on another stream");
+}
+
 TEST_CASE("rows of an RMM log's threads run in the order of the log, and a note counts them") {
   const TemporaryFolder folder;
   const Recording recording =
