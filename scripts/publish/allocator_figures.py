@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "report"))
 
 from chart_parts import DASHES, GIB, LINES, MIB, RIGHT, RowChart, file_style, new_drawing, short
 from comparison_charts import curves_chart
-from svg import Scale, round_ticks
+from svg import Scale, decades, round_ticks
 
 # The step whose blocks are drawn, and the least block that is seen at this size.
 ADDRESS_WORKLOAD, ADDRESS_STEP, ADDRESS_BYTES_MIN = "gpt2_train_amp", "step2", MIB
@@ -51,7 +51,7 @@ def utilisation(study):
 
 
 def failures_chart(study, workload):
-    """Failed requests of all requests, by limit. Lines that lie on each other are one line."""
+    """Failed requests of all requests, by limit, logarithmic. Lines that lie on each other are one line."""
     style = file_style()
     limits = sorted(float(limit.rstrip("x")) for limit in study.limits if limit != WHOLE)
     lines = {}
@@ -67,19 +67,22 @@ def failures_chart(study, workload):
     bottom = top + 280
     drawing = new_drawing(style, bottom + 52 + 15 * len(lines), "Failed requests against memory", workload)
     x = Scale(limits[0], limits[-1], left, right)
-    most = max(share for points in lines for _, share in points) or 1
-    y = Scale(0, most, bottom, top)
+    shares = [share for points in lines for _, share in points if share > 0] or [1.0]
+    ticks = decades(min(shares), max(shares))
+    # Shares span decades; none at all lies on the axis, a step below the least decade.
+    none = ticks[0] / 10
+    y = Scale(none, ticks[-1], bottom, top, log=True)
     for limit in limits:
         drawing.line(x(limit), top, x(limit), bottom, "line")
         drawing.text(x(limit), bottom + 16, f"{limit:g}", 10, "middle", "soft")
-    for tick in round_ticks(most):
+    for tick in [none, *ticks]:
         drawing.line(left, y(tick), right, y(tick), "line")
-        drawing.text(left - 6, y(tick) + 4, f"{tick:.3g}" if most < 0.01 else f"{tick:.2g}", 10, "end", "soft")
+        drawing.text(left - 6, y(tick) + 4, "none" if tick == none else f"{tick * 100:g} %", 10, "end", "soft")
     drawing.text(left, top - 10, "failed requests, share of all", 11, "start", "soft")
     drawing.text(right, bottom + 32, "memory, times the most requested at once", 11, "end", "soft")
     for index, (points, names) in enumerate(lines.items()):
         colour, dash = look(index)
-        drawing.curve([(x(limit), y(share)) for limit, share in points], colour, dash)
+        drawing.curve([(x(limit), y(share or none)) for limit, share in points], colour, dash)
         line = bottom + 50 + 15 * index
         drawing.line(left, line - 4, left + 34, line - 4, colour, 2, dash)
         drawing.text(left + 42, line, short(", ".join(names), 120), 11)
