@@ -20,4 +20,12 @@ inline std::uint64_t fingerprint(const std::vector<std::uint64_t>& sizes) {
   return value;
 }
 
+// The last `count` sizes of at least 1 KiB, of steps that come after a model was made.
+inline std::vector<std::uint64_t> last_large(std::vector<std::uint64_t> sizes, std::size_t count) {
+  std::erase_if(sizes, [](std::uint64_t size_bytes) { return size_bytes < 1024; });
+  sizes.erase(sizes.begin(),
+              sizes.end() - static_cast<std::ptrdiff_t>(std::min(count, sizes.size())));
+  return sizes;
+}
+
 }  // namespace allocmark

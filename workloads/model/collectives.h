@@ -12,6 +12,7 @@ namespace allocmark {
 // Streams of a program that trains in parallel; 0 is the one that computes.
 inline constexpr std::uint32_t kGatherStream = 1;
 inline constexpr std::uint32_t kReduceStream = 2;
+inline constexpr std::uint32_t kReplicaStream = 4;  // sums over replicas of sharded models
 
 struct CollectiveGroup {
   std::uint64_t ranks = 1;

@@ -17,6 +17,7 @@ struct DataParallelSettings {
   DataParallelKind kind = DataParallelKind::None;
   std::uint64_t ranks = 1;
   std::uint64_t rank = 0;
+  std::uint64_t replicas = 1;  // FSDP: groups of `ranks` that reduce their shards' gradients again
   std::uint64_t bucket_bytes = std::uint64_t{25} << 20;  // DDP: a bucket closes once this large
   bool shares_states = false;  // DDP with ZeroRedundancyOptimizer: states of whole parameters
   bool no_sync = false;        // DDP: only the last micro batch reduces gradients

@@ -30,7 +30,14 @@ std::string group_name(const ParallelSetup& parallel, RankGroup group) {
                                         parallel.tensor * replica_at(parallel, parallel.stage));
     case RankGroup::Data:
       // Those that share sequences share parameters and gradients, too.
-      return "data" + std::to_string(parallel.tensor_rank + parallel.tensor * parallel.stage);
+      return "data" + std::to_string(parallel.replica() +
+                                     parallel.replicas *
+                                         (parallel.tensor_rank + parallel.tensor * parallel.stage));
+    case RankGroup::Replicas:
+      return "replicas" +
+             std::to_string(parallel.tensor_rank +
+                            parallel.tensor *
+                                (parallel.shard_rank() + parallel.shard_count() * parallel.stage));
     case RankGroup::Expert:
       break;
   }

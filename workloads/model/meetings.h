@@ -10,7 +10,8 @@
 namespace allocmark {
 
 // Whom a collective operation joins.
-enum class RankGroup : std::uint8_t { Tensor, Context, Data, Expert };
+// Data: those that share parameters, where ranks do; Replicas: those with the same shards.
+enum class RankGroup : std::uint8_t { Tensor, Context, Data, Replicas, Expert };
 
 // What goes from a stage of the pipeline to the next one, or its gradient back.
 struct StageLink {

@@ -41,6 +41,7 @@ struct ParallelSetup {
   bool gathers_keys = true;  // of all those ranks at once, else they are passed on
   std::uint64_t data = 1;    // ranks with other data
   std::uint64_t data_rank = 0;
+  std::uint64_t replicas = 1;  // FSDP: groups of data ranks, each with the whole model in shards
   std::uint64_t pipeline = 1;  // stages
   std::uint64_t stage = 0;
   std::uint64_t chunks = 1;        // virtual stages on each rank
@@ -50,6 +51,12 @@ struct ParallelSetup {
   [[nodiscard]] bool is_last() const { return stage + 1 == pipeline; }
   [[nodiscard]] std::uint64_t rank_count() const { return tensor * context * data * pipeline; }
   [[nodiscard]] bool splits_sequences() const { return context > 1; }
+  // Ranks that share parameters: those of one replica that differ in data or tokens.
+  [[nodiscard]] std::uint64_t shard_count() const { return data * context / replicas; }
+  [[nodiscard]] std::uint64_t shard_rank() const {
+    return (data_rank * context + context_rank) % shard_count();
+  }
+  [[nodiscard]] std::uint64_t replica() const { return data_rank / (data / replicas); }
   // By how much tokens between the parallel regions are shared.
   [[nodiscard]] std::uint64_t token_share() const { return sequence ? tensor : 1; }
 };

@@ -252,11 +252,6 @@ void ShardedParameters::pre_backward(std::size_t unit) {
   if (settings_.prefetch && next > 0) gather(&units_[next]);
 }
 
-void ShardedParameters::keep_gradient(Unit* unit, Tensor reduced) {
-  // A second micro batch is added in place.
-  if (!unit->gradient) unit->gradient = std::move(reduced);
-}
-
 void ShardedParameters::reduce(Unit* unit) {
   TensorPool& pool = tape_->pool();
   last_reduced_.reset();
@@ -281,6 +276,7 @@ void ShardedParameters::reduce(Unit* unit) {
   tape_->parameters()[trained.back().parameter].gradient.reset();
   tape_->communicate(input.size_bytes(), kReduceStream, RankGroup::Data);
   last_reduced_ = std::move(input);
+  reduce_over_replicas(output);
   keep_gradient(unit, std::move(output));
 }
 
@@ -294,8 +290,10 @@ void ShardedParameters::reduce_flat(Unit* unit) {
   Tensor output =
       pool.make(unit->own_count * gathered_bytes(), TensorKind::Gradient, kFlatReduceStream);
   tape_->communicate(size_bytes, kFlatReduceStream, RankGroup::Data);
+  reduce_over_replicas(output);
   if (settings_.gathers_narrow) {
-    output = pool.make(unit->own_count * width_, TensorKind::Gradient, kFlatReduceStream);
+    const std::uint32_t stream = settings_.replicas > 1 ? kReplicaStream : kFlatReduceStream;
+    output = pool.make(unit->own_count * width_, TensorKind::Gradient, stream);
   }
   if (settings_.records) pool.record(flat, kFlatReduceStream);
   flat.reset();
@@ -325,6 +323,7 @@ void ShardedParameters::end_backward() {
     if (units_[i].is_gathered) post_backward(i);
   }
   post_backward(0);
+  for (Unit& unit : units_) unit.replicated.reset();
   last_reduced_.reset();
 }
 

@@ -34,7 +34,9 @@ class ShardedParameters {
   void end_backward();
 
   // Streams in use, the one that computes among them.
-  [[nodiscard]] static constexpr std::uint32_t stream_count() { return 4; }
+  [[nodiscard]] static constexpr std::uint32_t stream_count(std::uint64_t replicas) {
+    return replicas > 1 ? 5 : 4;
+  }
   [[nodiscard]] std::vector<OptimizedTensor> optimized() const;
   // ZeRO-3: gradients of a group of elements are joined, and then have four bytes until its end.
   [[nodiscard]] bool steps_in_groups() const { return settings_.kind == DataParallelKind::Zero3; }
@@ -59,6 +61,7 @@ class ShardedParameters {
     Tensor incoming;                  // gathered, not yet copied out
     Tensor full;                      // flat parameters
     Tensor gradient;                  // reduced, flat
+    Tensor replicated;  // reduced over replicas and added to it: kept until the backward's end
     bool is_gathered = false;
   };
 
@@ -81,6 +84,7 @@ class ShardedParameters {
   void release(Unit* unit);
   void reduce(Unit* unit);
   void reduce_flat(Unit* unit);
+  void reduce_over_replicas(const Tensor& shard);
   void keep_gradient(Unit* unit, Tensor reduced);
   void pre_backward(std::size_t unit);
   void post_backward(std::size_t unit);

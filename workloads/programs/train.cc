@@ -15,7 +15,8 @@ namespace {
 std::unique_ptr<EventSource> make_train(Parameters& parameters, std::uint64_t seed) {
   const TrainConfig config = read_train_config(parameters);
   const bool is_parallel = config.setup.parallel.rank_count() > 1;
-  const std::uint32_t stream_count = is_parallel ? ShardedParameters::stream_count() : 1;
+  const std::uint32_t stream_count =
+      is_parallel ? ShardedParameters::stream_count(config.setup.parallel.replicas) : 1;
   return make_generated<Training>(
       parameters,
       {.name = "train-" + parameters.variant(), .seed = seed, .stream_count = stream_count},

@@ -103,6 +103,28 @@ void check_data_parallel(Parameters& parameters, const TrainConfig& config, std:
   }
 }
 
+// Hybrid sharding: replicas of the model, each in shards.
+std::uint64_t read_replicas(Parameters& parameters, const ParallelSetup& parallel,
+                            std::uint64_t fsdp) {
+  const std::uint64_t replicas =
+      parameters.number("replicate", {.preset = 1, .lowest = 1, .highest = 1 << 16});
+  if (replicas == 1) return 1;
+  if (fsdp == 0) {
+    parameters.refuse_value("replicate", "1, or fsdp=1 or 2: each replica's ranks share the model",
+                            replicas);
+  }
+  if (parallel.data % replicas != 0) {
+    parameters.refuse_value("replicate", "a divisor of dp = " + std::to_string(parallel.data),
+                            replicas);
+  }
+  if (replicas == parallel.data * parallel.context) {
+    parameters.refuse_value("replicate",
+                            "below dp = " + std::to_string(parallel.data) + ": nobody would share",
+                            replicas);
+  }
+  return replicas;
+}
+
 void read_rank(Parameters& parameters, ParallelSetup* parallel) {
   const std::uint64_t world = parallel->rank_count();
   std::uint64_t rank = parameters.number("rank", {.preset = 0, .lowest = 0, .highest = world - 1});
@@ -203,15 +225,18 @@ void read_micro_batches(Parameters& parameters, TrainConfig* config) {
 
 void read_data_parallel(Parameters& parameters, TrainConfig* config) {
   // Ranks that share sequences share the model as those with other data do.
-  const ParallelSetup& parallel = config->setup.parallel;
+  ParallelSetup& parallel = config->setup.parallel;
   const std::uint64_t ranks = parallel.data * parallel.context;
   DataParallelSettings& own = config->data_parallel;
   own.ranks = ranks;
-  own.rank = parallel.data_rank * parallel.context + parallel.context_rank;
   const std::uint64_t zero = parameters.number("zero", {.preset = 0, .lowest = 0, .highest = 3});
   const std::uint64_t fsdp = parameters.number(
       "fsdp", {.preset = parallel.splits_sequences() ? 2u : 0u, .lowest = 0, .highest = 2});
   check_data_parallel(parameters, *config, zero, fsdp);
+  parallel.replicas = read_replicas(parameters, parallel, fsdp);
+  own.replicas = parallel.replicas;
+  own.ranks = parallel.shard_count();
+  own.rank = parallel.shard_rank();
   if (config->is_megatron()) {
     config->distributed_optimizer = zero == 1;
     return;
