@@ -9,6 +9,8 @@ namespace {
 // bitsandbytes keeps smaller tensors' states in four bytes.
 constexpr std::uint64_t k8bitElementsMin = 4096;
 constexpr std::uint64_t k8bitBlockElements = 256;
+// And those of smaller tensors in PyTorch's memory where it pages (optim/optimizer.py, 0.49.2).
+constexpr std::uint64_t kPagedElementsMin = 100'000;
 // Elements that one thread block of a foreach operator works on.
 constexpr std::uint64_t kForeachChunkElements = 65'536;
 
@@ -47,25 +49,32 @@ void Optimizer::clip(const std::vector<OptimizedTensor>& tensors) {
   coefficient.reset();
 }
 
-void Optimizer::make_8bit_states(const OptimizedTensor& tensor) {
-  const auto state = [this](std::uint64_t size_bytes) {
-    states_.push_back(pool_->make(size_bytes, TensorKind::OptimizerState));
-  };
-  if (tensor.count < k8bitElementsMin) {
-    state(tensor.count * 4);
-    state(tensor.count * 4);
+void Optimizer::make_two_states(std::uint64_t count, std::uint64_t width) {
+  if (pages_states_ && count >= kPagedElementsMin) {
+    managed_bytes_ += 2 * count * width;
     return;
   }
-  state(tensor.count);
-  state(tensor.count);
-  const std::uint64_t blocks = (tensor.count + k8bitBlockElements - 1) / k8bitBlockElements;
-  state(blocks * 4);
-  state(blocks * 4);
+  for (int i = 0; i < 2; ++i) {
+    states_.push_back(pool_->make(count * width, TensorKind::OptimizerState));
+  }
+}
+
+void Optimizer::make_8bit_states(std::uint64_t count) {
+  if (count < k8bitElementsMin) {
+    make_two_states(count, 4);
+    return;
+  }
+  make_two_states(count, 1);
+  const std::uint64_t blocks = (count + k8bitBlockElements - 1) / k8bitBlockElements;
+  for (int i = 0; i < 2; ++i) {
+    states_.push_back(pool_->make(blocks * 4, TensorKind::OptimizerState));
+  }
 }
 
 void Optimizer::load_states(const std::vector<OptimizedTensor>& tensors, bool on_device) {
   std::vector<Tensor> old = std::exchange(states_, {});
   has_states_ = false;
+  pages_states_ = false;  // what is loaded goes to the device, and pages are never given back
   make_states(tensors, on_device);
   for (Tensor& state : old) state.reset();
 }
@@ -73,7 +82,7 @@ void Optimizer::load_states(const std::vector<OptimizedTensor>& tensors, bool on
 void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, bool on_device) {
   if (has_states_) return;
   has_states_ = true;
-  if (kind_ == OptimizerKind::AdamW8bit) {
+  if (kind_ == OptimizerKind::AdamW8bit || kind_ == OptimizerKind::PagedAdamW8bit) {
     // The two tables of 256 values, signed and not.
     for (int i = 0; i < 2; ++i) states_.push_back(pool_->make(1024, TensorKind::OptimizerState));
   }
@@ -85,7 +94,11 @@ void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, bool on
         states_.push_back(pool_->make(tensor.size_bytes(), TensorKind::OptimizerState));
         break;
       case OptimizerKind::AdamW8bit:
-        make_8bit_states(tensor);
+      case OptimizerKind::PagedAdamW8bit:
+        make_8bit_states(tensor.count);
+        break;
+      case OptimizerKind::PagedAdamW32bit:
+        make_two_states(tensor.count, 4);
         break;
       case OptimizerKind::AdamW:
       case OptimizerKind::AdamWLoop:
@@ -100,6 +113,8 @@ void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, bool on
         break;
     }
   }
+  if (managed_bytes_ == 0) return;
+  pool_->batch().mark(MarkClass::ManagedMemory, std::exchange(managed_bytes_, 0));
 }
 
 void Optimizer::loop(const std::vector<OptimizedTensor>& tensors) {

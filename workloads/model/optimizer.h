@@ -11,13 +11,20 @@
 namespace allocmark {
 
 enum class OptimizerKind : std::uint8_t {
-  AdamW,        // foreach: denominators of all parameters at once
-  AdamWFused,   // one kernel, no temporaries; step counts on the device
-  Sgd,          // no momentum: no state
-  AdamWLoop,    // foreach=False: two temporaries per parameter in turn
-  SgdMomentum,  // foreach and loop alike: the first step clones the gradients
-  AdamW8bit,    // bitsandbytes: states of one byte with a scale per 256 elements, no temporaries
+  AdamW,           // foreach: denominators of all parameters at once
+  AdamWFused,      // one kernel, no temporaries; step counts on the device
+  Sgd,             // no momentum: no state
+  AdamWLoop,       // foreach=False: two temporaries per parameter in turn
+  SgdMomentum,     // foreach and loop alike: the first step clones the gradients
+  AdamW8bit,       // bitsandbytes: states of one byte with a scale per 256 elements, no temporaries
+  PagedAdamW8bit,  // the same; states of large tensors are in managed memory
+  PagedAdamW32bit,  // likewise, of four bytes
 };
+
+// States of large tensors are outside of PyTorch's allocator (bitsandbytes).
+[[nodiscard]] constexpr bool is_paged(OptimizerKind kind) {
+  return kind == OptimizerKind::PagedAdamW8bit || kind == OptimizerKind::PagedAdamW32bit;
+}
 
 struct OptimizedTensor {
   std::uint64_t count = 0;  // elements
@@ -27,7 +34,8 @@ struct OptimizedTensor {
 
 class Optimizer {
  public:
-  Optimizer(OptimizerKind kind, TensorPool* pool) : kind_(kind), pool_(pool) {}
+  Optimizer(OptimizerKind kind, TensorPool* pool)
+      : kind_(kind), pool_(pool), pages_states_(is_paged(kind)) {}
 
   // torch.nn.utils.clip_grad_norm_ over gradients of these tensors (foreach).
   void clip(const std::vector<OptimizedTensor>& tensors);
@@ -42,12 +50,15 @@ class Optimizer {
   void clear() { states_.clear(); }
 
  private:
-  void make_8bit_states(const OptimizedTensor& tensor);
+  void make_8bit_states(std::uint64_t count);
+  void make_two_states(std::uint64_t count, std::uint64_t width);
   void loop(const std::vector<OptimizedTensor>& tensors);
 
   OptimizerKind kind_;
   TensorPool* pool_;
+  bool pages_states_;
   bool has_states_ = false;
+  std::uint64_t managed_bytes_ = 0;  // taken by the states that are being made
   std::vector<Tensor> states_;
 };
 

@@ -202,8 +202,9 @@ void read_optimizer(Parameters& parameters, TrainConfig* config) {
   if (config->is_megatron()) {  // its own, fused
     static_cast<void>(parameters.choice("optimizer", {"adamw"}));
   } else {
-    config->optimizer = static_cast<OptimizerKind>(parameters.choice(
-        "optimizer", {"adamw", "adamw_fused", "sgd", "adamw_loop", "sgd_momentum", "adamw_8bit"}));
+    config->optimizer = static_cast<OptimizerKind>(
+        parameters.choice("optimizer", {"adamw", "adamw_fused", "sgd", "adamw_loop", "sgd_momentum",
+                                        "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit"}));
   }
   config->clips = read_switch(parameters, "clip", false);
   if (config->is_megatron() && config->clips) {
@@ -211,6 +212,14 @@ void read_optimizer(Parameters& parameters, TrainConfig* config) {
   }
   read_zero_grad(parameters, config);
   read_offload(parameters, config);
+  if (!is_paged(config->optimizer)) return;
+  const std::string& given = *parameters.given("optimizer");
+  if (config->data_parallel.kind > DataParallelKind::Ddp) {
+    parameters.refuse_text("optimizer", "one that is not paged where zero or fsdp is given", given);
+  }
+  if (config->offload != Offload::None) {
+    parameters.refuse_text("optimizer", "one that is not paged where offload is given", given);
+  }
 }
 
 void read_model_state(Parameters& parameters, TrainConfig* config) {

@@ -61,7 +61,8 @@ struct Event {
                          // 0. Else 0
   std::uint64_t size_bytes = 0;  // Alloc, HostAlloc: requested bytes, may be 0. Kernel, Host:
                                  // duration in ns.
-                                 // Mark of a request: time in ns; of a meeting: bytes. PoolBegin:
+                                 // Mark of a request: time in ns; of a meeting or of managed
+                                 // memory: bytes. PoolBegin:
                                  // 1 for every stream. PoolOnOom: 1 for on. Else 0
   std::uint32_t stream = 0;  // dense stream index, 0 = default stream; Alloc, Record, Kernel, Busy,
                              // HostRecord; Mark of a meeting; PoolBegin of one stream;

@@ -68,9 +68,10 @@ class EventBatch {
     mark(std::string(stem) + std::to_string(number % kNumberedMarkCount));
   }
   void mark(std::string label) { push_mark(std::move(label), 0); }
-  // News of a request, at a time in ns since the server's start (request_marks.h).
-  void mark(MarkClass mark_class, std::uint64_t time_ns) {
-    push_mark(std::string(mark_label(mark_class)), time_ns);
+  // News of a request, at a time in ns since the server's start, or bytes of managed memory
+  // (request_marks.h).
+  void mark(MarkClass mark_class, std::uint64_t number) {
+    push_mark(std::string(mark_label(mark_class)), number);
   }
 
   // A meeting with other ranks (request_marks.h), `bytes` of which move on the stream.
@@ -92,10 +93,10 @@ class EventBatch {
   }
 
  private:
-  void push_mark(std::string label, std::uint64_t time_ns) {
+  void push_mark(std::string label, std::uint64_t number) {
     const auto [found, is_new] = label_indexes_.try_emplace(label, labels_.size());
     if (is_new) labels_.push_back(std::move(label));
-    events_.push_back({.id = found->second, .size_bytes = time_ns, .kind = EventKind::Mark});
+    events_.push_back({.id = found->second, .size_bytes = number, .kind = EventKind::Mark});
   }
 
   std::vector<Event> events_;

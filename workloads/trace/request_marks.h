@@ -3,7 +3,7 @@
 // the mark's size column; so whoever follows them needs no table of requests. Others are meetings:
 // this rank of a parallel job waits for others here. "collective:NAME" meets all ranks that name it
 // too, "send:NAME" goes to the rank with "receive:NAME"; size and stream columns say how many bytes
-// move, on which stream.
+// move, on which stream. One tells of memory that no allocator serves.
 #pragma once
 
 #include <array>
@@ -14,20 +14,27 @@
 namespace allocmark {
 
 enum class MarkClass : std::uint8_t {
-  Step,         // any other label: a step boundary
-  ServerStart,  // the server is ready; its clock begins here, and the time is 0
-  IdleUntil,    // the server has nothing to do until this time
-  FirstToken,   // the request that arrived at this time has its first token
-  RequestDone,  // the request that arrived at this time is answered
-  Collective,   // all ranks of a group come together
-  Send,         // bytes go to another rank
-  Receive,      // and come from one
+  Step,           // any other label: a step boundary
+  ServerStart,    // the server is ready; its clock begins here, and the time is 0
+  IdleUntil,      // the server has nothing to do until this time
+  FirstToken,     // the request that arrived at this time has its first token
+  RequestDone,    // the request that arrived at this time is answered
+  ManagedMemory,  // the program takes so many bytes more of managed memory (cudaMallocManaged)
+  Collective,     // all ranks of a group come together
+  Send,           // bytes go to another rank
+  Receive,        // and come from one
 };
 
 // Whole labels; of meetings what the label begins with.
-inline constexpr std::array<std::string_view, 8> kMarkClassLabels = {
-    "",      "server_start", "idle_until", "first_token", "request_done", "collective:",
-    "send:", "receive:"};
+inline constexpr std::array<std::string_view, 9> kMarkClassLabels = {"",
+                                                                     "server_start",
+                                                                     "idle_until",
+                                                                     "first_token",
+                                                                     "request_done",
+                                                                     "managed_memory",
+                                                                     "collective:",
+                                                                     "send:",
+                                                                     "receive:"};
 
 [[nodiscard]] constexpr bool is_meeting(MarkClass mark_class) {
   return mark_class >= MarkClass::Collective;

@@ -147,7 +147,8 @@ struct Numbers {
 std::optional<ErrorText> check_columns(EventKind kind, const Numbers& numbers,
                                        std::string_view label) {
   Columns used = kColumns[static_cast<std::size_t>(kind)];
-  // Marks of requests have their time there, meetings their bytes and their stream.
+  // Marks of requests have their time there, of managed memory their bytes, meetings their bytes
+  // and their stream.
   if (kind == EventKind::Mark) {
     const MarkClass mark_class = mark_class_of(label);
     used.size = mark_class != MarkClass::Step;

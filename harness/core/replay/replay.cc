@@ -355,6 +355,7 @@ void Replayer::follow_requests(const ReplayStep& step) {
       return clock.first_token(step.size_bytes);
     case MarkClass::RequestDone:
       return clock.request_done(step.size_bytes);
+    case MarkClass::ManagedMemory:
     case MarkClass::Collective:
     case MarkClass::Send:
     case MarkClass::Receive:

@@ -203,9 +203,11 @@ ReplayStep TraceCompiler::compile_mark(const Event& event, std::span<const std::
   }
   const MarkClass mark_class =
       event.id < mark_classes_.size() ? mark_classes_[event.id] : MarkClass::Step;
-  ++(mark_class == MarkClass::Step ? facts_.mark_count
-     : is_meeting(mark_class)      ? facts_.meeting_count
-                                   : facts_.request_mark_count);
+  if (mark_class != MarkClass::ManagedMemory) {
+    ++(mark_class == MarkClass::Step ? facts_.mark_count
+       : is_meeting(mark_class)      ? facts_.meeting_count
+                                     : facts_.request_mark_count);
+  }
   return ReplayStep{.size_bytes = event.size_bytes,
                     .slot = static_cast<std::uint32_t>(event.id),
                     .stream = static_cast<std::uint16_t>(event.stream),

@@ -23,6 +23,7 @@
 #include "harness/core/search/open_job.h"
 #include "harness/job/job.h"
 #include "workloads/import/recording.h"
+#include "workloads/trace/request_marks.h"
 
 namespace allocmark {
 namespace {
@@ -40,7 +41,11 @@ std::vector<std::string> read_account(const EstimateSpec& spec, EventSource* eve
       account.add(event);
       if (event.kind == EventKind::Alloc) ++estimate->request_count;
       if (event.kind != EventKind::Mark) continue;
-      phase = names.after(events->labels()[event.id], phase);
+      const std::string& label = events->labels()[event.id];
+      if (mark_class_of(label) == MarkClass::ManagedMemory) {
+        estimate->managed_bytes += event.size_bytes;
+      }
+      phase = names.after(label, phase);
       account.enter(phase);
     }
   }

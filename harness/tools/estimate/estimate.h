@@ -45,6 +45,7 @@ struct JobEstimate {
   std::vector<PhasePeak> phases = {};
   std::vector<SettingEstimate> settings = {};
   std::uint64_t request_count = 0;
+  std::uint64_t managed_bytes = 0;      // beside PyTorch's allocator, on card or host
   std::string pytorch = {};             // as the recording says
   std::vector<std::string> notes = {};  // what the file of a recording does not say
 };

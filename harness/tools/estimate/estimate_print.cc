@@ -226,6 +226,14 @@ void print_estimate_table(const EstimateAnswer& answer, const JobOptions& job) {
                        "libraries ({}).",
                        format_bytes(answer.outside.context_bytes),
                        format_bytes(answer.outside.modules_bytes), answer.outside.basis));
+  if (estimate.managed_bytes > 0) {
+    print_paragraph(
+        job, fmt::format("beside: {} of managed memory, as a paged optimizer's states, outside "
+                         "of all numbers above. Its pages move between card and host: the "
+                         "host needs room for all of it, and what of it is on the card just "
+                         "then nvidia-smi shows as well.",
+                         format_bytes(estimate.managed_bytes)));
+  }
   for (const std::string& note : answer.notes) print_paragraph(job, "note: " + note);
 }
 
@@ -250,6 +258,7 @@ void print_estimate_json(const EstimateAnswer& answer, const JobOptions& job) {
       {"gpu_memory_bytes", answer.card_bytes},
       {"request_count", estimate.request_count},
       {"live_bytes", estimate.live_bytes},
+      {"managed_bytes", estimate.managed_bytes},
       {"peak_phase", estimate.phases[estimate.peak_phase].name},
       {"by_use", uses_json(estimate.phases[estimate.peak_phase].by_use)},
       {"phases", phases},

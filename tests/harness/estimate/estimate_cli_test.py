@@ -180,6 +180,20 @@ class Estimate(unittest.TestCase):
                                       "pool_release,1,0,0\nfree,1,0,0\n")
         self.assertEqual(estimate(f"file:{path}", "-c", "unset")["settings"][0]["captures"]["graph_count"], 0)
 
+    def test_managed_memory_is_told_beside_what_is_reserved(self):
+        # Adapters of rank 64 on 2 layers: q's two and v's first of 262,144 elements are paged, v's second of 65,536 is not.
+        job = "train:llama-3-8b,layers=2,batch=1,seq=64,steps=2,lora=64,quantize=nf4,optimizer="
+        paged, plain = (estimate(job + kind, "-c", "unset") for kind in ("paged_adamw_32bit", "adamw"))
+        self.assertEqual(paged["managed_bytes"], 2 * 2 * 4 * 3 * 262144)
+        self.assertEqual(plain["managed_bytes"], 0)
+        self.assertEqual(paged["by_use"]["optimizer_bytes"], 2 * 2 * 4 * 65536)
+        told = " ".join(call("estimate", job + "paged_adamw_32bit").split())
+        self.assertIn("beside: 12.0 MiB of managed memory", told)
+        self.assertNotIn("managed", call("estimate", job + "adamw"))
+        # A trace file says it in the same way.
+        path = self.write("managed.csv", "op,id,size,stream\nalloc,1,1024,0\nmark,managed_memory,4096,0\nmark,managed_memory,512,0\n")
+        self.assertEqual(estimate(path, "-c", "unset")["managed_bytes"], 4608)
+
     def test_a_real_card_is_refused(self):
         self.assertIn("simulated", call("estimate", "gpt2_train_amp", "-d", "cuda:0", code=2))
 

@@ -84,18 +84,20 @@ TEST_CASE("the rounded peak counts every live request in units of 512 B, but non
 TEST_CASE("marks of requests are told from steps by their labels, and keep their time") {
   TraceCompiler compiler;
   std::vector<ReplayStep> steps;
-  const std::vector<std::string> labels = {"step0", "request_done", "idle_until"};
+  const std::vector<std::string> labels = {"step0", "request_done", "idle_until", "managed_memory"};
   const std::vector<Event> events = {{.id = 0, .kind = EventKind::Mark},
                                      {.id = 2, .size_bytes = 70, .kind = EventKind::Mark},
                                      {.id = 1, .size_bytes = 50, .kind = EventKind::Mark},
-                                     {.id = 9, .kind = EventKind::Mark}};
+                                     {.id = 9, .kind = EventKind::Mark},
+                                     {.id = 3, .size_bytes = 40, .kind = EventKind::Mark}};
   compiler.compile(events, steps, labels);
-  REQUIRE(steps.size() == 4);
+  REQUIRE(steps.size() == 5);
   CHECK(steps[0].mark_class() == MarkClass::Step);
   CHECK(steps[1].mark_class() == MarkClass::IdleUntil);
   CHECK(steps[1].size_bytes == 70);
   CHECK(steps[2].mark_class() == MarkClass::RequestDone);
   CHECK(steps[3].mark_class() == MarkClass::Step);
+  CHECK(steps[4].mark_class() == MarkClass::ManagedMemory);
   CHECK(compiler.facts().mark_count == 2);
   CHECK(compiler.facts().request_mark_count == 2);
 }
