@@ -9,6 +9,29 @@
 
 namespace allocmark {
 
+void read_implementation(Parameters& parameters, TransformerSetup* setup) {
+  const std::vector<std::string> names = {"transformers", "megatron", "timm"};
+  const std::size_t kind = parameters.choice("implementation", names);
+  setup->implementation = static_cast<Implementation>(kind);
+  const ModelFamily family = setup->model.family;
+  const bool is_llama = family == ModelFamily::Llama && !setup->model.has_qwen_parts();
+  const bool is_megatron = setup->implementation == Implementation::Megatron;
+  if (is_megatron && setup->model.expert_count > 0) {
+    parameters.refuse_text("implementation",
+                           "transformers for models with experts: Megatron-LM's router and grouped "
+                           "products are not generated. zero=1 is nearest; add 4 bytes for each "
+                           "parameter on the rank, Megatron's gradients (FIDELITY.md)",
+                           names[kind]);
+  }
+  if (is_megatron && family != ModelFamily::Gpt2 && !is_llama) {
+    parameters.refuse_text("implementation",
+                           "transformers for BERT, Qwen, Gemma, T5 and ViT models", names[kind]);
+  }
+  if (setup->implementation == Implementation::Timm && family != ModelFamily::Vit) {
+    parameters.refuse_text("implementation", "transformers, or timm for ViT models", names[kind]);
+  }
+}
+
 // Blocks whose attention sees only the last tokens, and where there are others between them.
 void read_windows(Parameters& parameters, TrainConfig* config) {
   ModelShape& model = config->setup.model;

@@ -62,23 +62,6 @@ void read_precision(Parameters& parameters, TrainConfig* config) {
   setup.narrow_bytes = precision == 2 ? 4 : 2;
 }
 
-void read_implementation(Parameters& parameters, TransformerSetup* setup) {
-  const std::vector<std::string> names = {"transformers", "megatron", "timm"};
-  const std::size_t kind = parameters.choice("implementation", names);
-  setup->implementation = static_cast<Implementation>(kind);
-  const ModelFamily family = setup->model.family;
-  const bool is_llama = family == ModelFamily::Llama && !setup->model.has_qwen_parts();
-  if (setup->implementation == Implementation::Megatron && family != ModelFamily::Gpt2 &&
-      !is_llama) {
-    parameters.refuse_text("implementation",
-                           "transformers for BERT, Qwen, Gemma, Mixtral, T5 and ViT models",
-                           names[kind]);
-  }
-  if (setup->implementation == Implementation::Timm && family != ModelFamily::Vit) {
-    parameters.refuse_text("implementation", "transformers, or timm for ViT models", names[kind]);
-  }
-}
-
 // transformers runs scaled dot product attention unless told not to, Megatron-LM its own layers.
 void read_attention(Parameters& parameters, TrainConfig* config) {
   const bool is_megatron = config->is_megatron();

@@ -87,3 +87,13 @@ TEST_CASE("what keeps a cache of keys and values refuses windows and latent keys
   }
   CHECK(mentions(refusal_of("serve:deepseek-v3"), "without latent keys"));
 }
+
+TEST_CASE("experts in Megatron's layers are refused with what they amount to") {
+  for (const char* model : {"mixtral-8x7b", "qwen3-30b-a3b", "deepseek-v3"}) {
+    INFO(model);
+    const std::string told = refusal_of("train:" + std::string(model) + ",implementation=megatron");
+    CHECK(mentions(told, "router and grouped products are not generated"));
+    CHECK(mentions(told, "add 4 bytes for each parameter"));
+  }
+  CHECK(mentions(refusal_of("train:qwen3-0.6b,implementation=megatron"), "transformers for BERT"));
+}
