@@ -65,8 +65,8 @@ struct ExactAgain {
 };
 
 // Every exact number that both sides have. On a simulated GPU those of the modelled driver are
-// among them where as many passes were made; on a GPU only what the program and the allocator
-// decide.
+// among them where as many passes were made; on a GPU, and where the two devices differ, only what
+// the program and the allocator decide.
 [[nodiscard]] std::vector<ExactAgain> exact_numbers(const CellResult& stored,
                                                     const CellResult& again);
 

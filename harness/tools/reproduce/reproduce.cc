@@ -65,18 +65,44 @@ std::string obstacle_of(const CellResult& cell, const Environment& published,
   return "";
 }
 
-// Why nothing runs on the run's device here; its facts where it works.
+// On which device the cells run here.
+const std::string& device_here(const PublishedRun& run, const ReproduceOptions& options) {
+  return options.device.empty() ? run.environment.device : options.device;
+}
+
+// The cell as it is run here.
+CellKey key_here(const PublishedRun& run, std::size_t index, const ReproduceOptions& options) {
+  CellKey key = run.cells[index].key;
+  key.device = device_here(run, options);
+  return key;
+}
+
+// What to try where the run's device is not here.
+std::string simulated_next(const PublishedRun& run) {
+  return is_simulated(run.environment.device)
+             ? ""
+             : ". --on sim:h200, or another card of 'allocmark list cards', runs its cells on a "
+               "simulated one";
+}
+
+// Why nothing runs on the device here; its facts where it works.
 std::string ask_device(const PublishedRun& run, const ReproduceOptions& options,
                        Environment* environment, std::vector<std::string>* notes) {
-  const std::string& device = run.environment.device;
+  const std::string& device = device_here(run, options);
   if (!options.trusted && names_profile_file(device)) {
     return std::string("its device's profile is a file of its own: ") + kTrustNext;
   }
   const DeviceAnswer answer = describe_device(device, options.program_path);
   if (!answer.failure.empty()) {
-    return fmt::format("{} does not work here: {}", device, answer.failure);
+    return fmt::format("{} does not work here: {}{}", device, answer.failure, simulated_next(run));
   }
   merge_device(answer.facts, environment);
+  if (device != run.environment.device) {
+    notes->push_back(fmt::format(
+        "it ran on {}, and runs on {} here: only what programs and allocators decide is compared, "
+        "and no time",
+        run.environment.device, device));
+  }
   if (environment->gpu_name != run.environment.gpu_name) {
     notes->push_back(fmt::format("it ran on {}, and {} is {} here", run.environment.gpu_name,
                                  device, environment->gpu_name));
@@ -105,17 +131,17 @@ void say_who_made_it(const Environment& published, const Environment& here,
 
 // The published cells as they are to be run, in the order of `indexes`.
 std::vector<CellSpec> specs_of(const PublishedRun& run, std::span<const std::size_t> indexes,
-                               const SpecSettings& settings) {
+                               const SpecSettings& settings, const ReproduceOptions& options) {
   RunManifest plan = run.plan;
   plan.width_max = 0;  // as many passes as there were
   if (plan.timeout_s == 0) plan.timeout_s = kUntimedPlanTimeoutS;
   std::vector<CellKey> keys;
-  for (const std::size_t index : indexes) keys.push_back(run.cells[index].key);
+  for (const std::size_t index : indexes) keys.push_back(key_here(run, index, options));
   std::vector<CellSpec> specs = remaining_specs(keys, {}, plan, "", settings);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const CellResult& cell = run.cells[indexes[i]];
     if (is_measured(cell)) specs[i].pass_count = cell.pass_count;
-    specs[i].in_rounds = specs[i].in_rounds && is_simulated(cell.key.device);
+    specs[i].in_rounds = specs[i].in_rounds && is_simulated(specs[i].key.device);
   }
   return specs;
 }
@@ -147,13 +173,14 @@ void try_with_placements(const PublishedRun& run, const std::vector<CellSpec>& s
 }
 
 void judge_folder(const PublishedRun& run, const std::string& folder,
-                  const std::vector<std::size_t>& indexes, std::vector<CellAgain>* cells) {
+                  const std::vector<std::size_t>& indexes, const ReproduceOptions& options,
+                  std::vector<CellAgain>* cells) {
   const RunFile file = read_run_file(results_path(folder), CellDetail::Summary);
   const CellSource whole = cells_of_file(results_path(folder), file.places);
   std::map<std::string, std::size_t> places;
   for (std::size_t i = 0; i < file.cells.size(); ++i) places[file.cells[i].key.id()] = i;
   for (const std::size_t index : indexes) {
-    const auto found = places.find(run.cells[index].key.id());
+    const auto found = places.find(key_here(run, index, options).id());
     if (found == places.end()) {
       cells->at(index).reason = "the run was interrupted before it";
       continue;
@@ -169,10 +196,11 @@ void run_here(const PublishedRun& run, const std::vector<std::size_t>& indexes,
   const RunCellsOptions running{.program_path = options.program_path,
                                 .job_count = options.job_count > 0
                                                  ? options.job_count
-                                                 : default_job_count(run.environment.device),
+                                                 : default_job_count(device_here(run, options)),
                                 .interrupt = &interrupt};
   const std::vector<CellSpec> specs = specs_of(
-      run, indexes, {.job_count = running.job_count, .host_target = host_target_of(environment)});
+      run, indexes, {.job_count = running.job_count, .host_target = host_target_of(environment)},
+      options);
   const ScratchFolder scratch;
   const std::string folder = options.folder.empty() ? scratch.path_of("run") : options.folder;
   RunManifest manifest = run.plan;
@@ -193,7 +221,7 @@ void run_here(const PublishedRun& run, const std::vector<std::size_t>& indexes,
                            .host_references_ns = host_references_ns});
     if (completed) results.finish();
   }
-  judge_folder(run, folder, indexes, cells);
+  judge_folder(run, folder, indexes, options, cells);
   if (completed) try_with_placements(run, specs, indexes, running, cells);
 }
 
@@ -229,7 +257,9 @@ CellAgain judge_cell(const CellResult& stored, const CellResult& again) {
   cell.exact = exact_numbers(stored, again);
   const bool agrees = std::ranges::all_of(cell.exact, &ExactAgain::agrees);
   cell.verdict = agrees ? CellVerdict::Agrees : CellVerdict::Differs;
-  if (is_measured(stored)) cell.timed = timed_again(stored, again);
+  // The interval is for a repeat on the same device.
+  const bool same_device = stored.key.device == again.key.device;
+  if (is_measured(stored) && same_device) cell.timed = timed_again(stored, again);
   return cell;
 }
 

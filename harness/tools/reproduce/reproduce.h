@@ -46,6 +46,7 @@ struct Reproduction {
 
 struct ReproduceOptions {
   std::string program_path = {};
+  std::string device = {};      // on which its cells run here; empty: on the run's own
   std::string folder = {};      // where the run of here is kept; empty: nowhere
   std::uint32_t job_count = 0;  // 0: the device's default
   bool trusted = false;         // trace files and libraries that its cells name are opened

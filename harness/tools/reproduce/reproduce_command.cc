@@ -16,6 +16,7 @@ namespace {
 
 struct ReproduceCommand {
   std::string bundle;  // an archive, a folder or a results file
+  std::string device;  // empty: the run's own
   std::string out;     // empty: the run of here is not kept
   std::string format = "table";
   std::uint32_t job_count = 0;
@@ -29,6 +30,10 @@ void add_reproduce(CLI::App* app, ReproduceCommand* command) {
          "its results.jsonl")
       ->required()
       ->type_name("BUNDLE");
+  app->add_option("--on", command->device,
+                  "Run its cells on this device instead, and compare what does not hang on it: "
+                  "failed requests, bytes, placements, counters")
+      ->type_name("DEVICE");
   app->add_option("--jobs", command->job_count,
                   "Cells at a time; default: all cores on a simulated device, 1 on a GPU")
       ->check(CLI::Range(std::uint32_t{1}, std::uint32_t{1024}))
@@ -51,12 +56,14 @@ void add_reproduce(CLI::App* app, ReproduceCommand* command) {
       "Exit codes: 0 every exact number agrees, 1 one differs, 3 all that was run agrees and a "
       "cell could not be run here.\n"
       "\nExample:\n"
-      "  allocmark reproduce my-run.tar.zst\n");
+      "  allocmark reproduce my-run.tar.zst\n"
+      "  allocmark reproduce of-a-gpu.tar.zst --on sim:h200\n");
 }
 
 ExitCode reproduce_command(const ReproduceCommand& command) {
   const Reproduction made =
       reproduce(read_published(command.bundle), {.program_path = own_program_path(),
+                                                 .device = command.device,
                                                  .folder = command.out,
                                                  .job_count = command.job_count,
                                                  .trusted = command.trusted});

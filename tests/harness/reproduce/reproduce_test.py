@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """reproduce, as a person calls it: honest and forged bundles, cells that cannot be run here, and what is no bundle."""
 import json
+import lzma
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ import tempfile
 import unittest
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
+PUBLISHED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "results", "published")
 WORKLOAD = "train:gpt2-124m,batch=2,seq=256,steps=2"
 
 
@@ -69,6 +71,43 @@ class Reproduce(unittest.TestCase):
             with open(results, "w", encoding="utf-8") as file:
                 file.write("\n".join(lines) + "\n")
         return folder
+
+    def test_a_run_of_a_card_is_held_to_the_simulated_one(self):
+        """Cells of an H200: what the program and the allocator decide is equal on simcuda, and a forged number is not."""
+        raw = os.path.join(PUBLISHED, "2026-11-27-h200-allocators", "raw", "allocators_varied.jsonl.xz")
+        with lzma.open(raw, "rt") as file:
+            head, *cells = file.read().splitlines()
+        wanted = [one for one in cells if json.loads(one)["workload"] == "dit_b4_fp32"
+                  and (json.loads(one)["allocator"], json.loads(one)["capacity"]) in (("caching@2.11", "1.05x"), ("bfc@tf2.21", "unlimited"))]
+        path = self.path("results.jsonl")
+
+        def write(lines):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("\n".join(lines) + "\n")
+
+        write([head, *wanted])
+        code, answer, error = self.reproduce(path, "--on", "sim:h200")
+        self.assertEqual(code, 0, error)
+        self.assertEqual((answer["agree_count"], answer["timed_count"]), (len(wanted), 0))
+        self.assertIn("placement_hash", answer["cells"][0]["exact_agree"])
+        self.assertIn("it ran on cuda:0, and runs on sim:h200 here", " ".join(answer["notes"]))
+        # What one of the two cannot tell is not compared.
+        self.assertNotIn("unimplemented_call_count", answer["cells"][0]["exact_agree"])
+        write([head, *(re.sub(r'"oom_count":(\d+)', lambda found: f'"oom_count":{int(found[1]) + 1}', one, count=1) for one in wanted)])
+        code, answer, error = self.reproduce(path, "--on", "sim:h200")
+        self.assertEqual((code, answer["differ_count"]), (1, len(wanted)), error)
+        code, _, error = self.reproduce(path, "--on", "sim:no-such-card")
+        self.assertNotEqual(code, 0)
+
+    def test_without_its_gpu_the_next_step_is_named(self):
+        if shutil.which("nvidia-smi"):
+            self.skipTest("a GPU may be here")
+        raw = os.path.join(PUBLISHED, "2026-11-27-h200-allocators", "raw", "allocators_generated.jsonl.xz")
+        with lzma.open(raw, "rt") as file, open(self.path("results.jsonl"), "w", encoding="utf-8") as out:
+            out.writelines(file.readlines()[:2])
+        code, answer, error = self.reproduce(self.path("results.jsonl"))
+        self.assertEqual((code, answer["not_run_count"]), (3, 1), error)
+        self.assertIn("--on sim:h200", answer["cells"][0]["reason"])
 
     def test_honest_bundle_agrees(self):
         code, answer, error = self.reproduce(self.bundle)
