@@ -48,6 +48,7 @@ std::span<const BackendEntry> backend_registry() {
       vmm_stitch_entry(),    //
       bfc_tf_entry(),        //
       bfc_xla_entry(),       //
+      bfc_ort_entry(),       //
       xla_vmm_entry(),       //
       cupy_entry(),          //
       ggml_legacy_entry(),   //

@@ -1,4 +1,4 @@
-// The heap on cudaMalloc, its config keys and its two entries; see bfc.h.
+// The heap on cudaMalloc, its config keys and its three entries; see bfc.h.
 #include "allocators/bfc/bfc.h"
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/cuda_check.h"
 #include "allocators/cuda/device_memory.h"
+#include "base/bytes.h"
 #include "base/error.h"
 
 namespace allocmark {
@@ -23,12 +24,12 @@ using bfc::Handle;
 using bfc::HeapOptions;
 using bfc::Region;
 
-// One of the two allocators.
+// One of the three allocators.
 struct Flavour {
   std::string_view name;  // of the rules
   std::string_view summary;
   std::vector<std::string> keys;
-  double fraction = 1;  // of the memory that is free
+  double fraction = 1;  // of the memory that is free; 0: no limit
 };
 
 const Flavour& tf() {
@@ -50,11 +51,39 @@ const Flavour& xla() {
   return flavour;
 }
 
+const Flavour& ort() {
+  static const Flavour flavour{
+      .name = "ort1.32",
+      .summary = "the arena (BFCArena) of ONNX Runtime 1.32's CUDA provider, rebuilt",
+      .keys = {"limit_mb", "fraction", "strategy", "initial_chunk_mb", "initial_growth_mb",
+               "max_dead_mb", "max_extend_mb"},
+      .fraction = 0};
+  return flavour;
+}
+
 struct BfcConf {
-  HeapOptions heap;
+  HeapOptions heap;  // its limit: that of the config string; 0: none
   double fraction = 1;
   std::optional<ErrorText> error;
 };
+
+// A key of ONNX Runtime's arena.
+void read_arena_key(ConfReader& reader, const ConfPair& pair, HeapOptions* heap) {
+  // Three of them are an int of bytes; beyond the last one's end doubling would wrap.
+  constexpr ConfRange kIntRange{.lowest = 1, .highest = 2047};
+  constexpr ConfRange kRange{.lowest = 1, .highest = kDeviceRequestBytesMax / kMiB};
+  const auto bytes = [&](const ConfRange& range) { return reader.number(pair, range) * kMiB; };
+  bfc::ArenaRules& arena = heap->arena;
+  if (pair.key == "limit_mb") heap->limit_bytes = bytes(kRange);
+  if (pair.key == "initial_chunk_mb") heap->first_region_bytes = bytes(kIntRange);
+  if (pair.key == "initial_growth_mb") arena.regrowth_bytes = bytes(kIntRange);
+  if (pair.key == "max_dead_mb") heap->rest_bytes_max = bytes(kIntRange);
+  if (pair.key == "max_extend_mb") arena.doubling_bytes_max = bytes(kRange);
+  if (pair.key == "strategy") {
+    arena.takes_as_requested = reader.word(pair, {"power_of_two", "as_requested"}) == 1;
+    arena.keeps_first_region = !arena.takes_as_requested;
+  }
+}
 
 BfcConf read_conf(const Flavour& flavour, std::string_view text) {
   ConfSplit split = split_conf(text, flavour.keys);
@@ -71,6 +100,9 @@ BfcConf read_conf(const Flavour& flavour, std::string_view text) {
     if (pair.key == "fragmentation_fraction")
       conf.heap.fragmentation_fraction = reader.fraction(pair, true);
     if (pair.key == "spatial_partitioning") partitions = reader.boolean(pair);
+    read_arena_key(reader, pair, &conf.heap);
+    if (conf.heap.limit_bytes > 0 && conf.fraction > 0)
+      reader.fail(pair, "limit_mb or fraction, not both");
   }
   // Two ends need memory whose place is known from the start; XLA leaves them without.
   if (conf.heap.allow_growth) conf.heap.spatial_partitioning = false;
@@ -111,8 +143,9 @@ class BfcBackend final : public Backend {
   ~BfcBackend() override = default;
 
   // The caller owns the block and gives it back with deallocate, on any thread. The stream plays no
-  // part: TensorFlow and XLA run all kernels on one. Blocks the host only as cudaMalloc does, for a
-  // new region, and as cudaFree does, where garbage_collection gives one back.
+  // part: TensorFlow and XLA run all kernels on one, and so does a session of ONNX Runtime. Blocks
+  // the host only as cudaMalloc does, for a new region, and as cudaFree does, where
+  // garbage_collection gives one back.
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes,
                                         cudaStream_t /*stream*/) override {
     if (size_bytes == 0) return {};
@@ -142,26 +175,30 @@ class BfcBackend final : public Backend {
     uses_.add(pointer, stream);
   }
 
-  // Nothing: neither has a call that gives memory back.
-  void trim() override {}
+  // ONNX Runtime's Shrink; the others have no call that gives memory back.
+  void trim() override {
+    const std::lock_guard lock(mutex_);
+    heap_.shrink();
+  }
 
   [[nodiscard]] MemoryStats stats(cudaStream_t /*stream*/) const override {
     const std::lock_guard lock(mutex_);
     const auto in_use_bytes = static_cast<std::uint64_t>(heap_.counters().bytes_in_use);
-    return {.allocated_bytes = in_use_bytes,
-            .active_bytes = in_use_bytes,
-            .reserved_bytes = static_cast<std::uint64_t>(heap_.counters().pool_bytes),
-            .free_other_streams_bytes = 0,
-            .free_largest_bytes = heap_.free_bytes_largest(),
-            .device_allocate_count = heap_.region_count(),
-            .device_free_count = heap_.collected_count(),
-            .retry_count = source_.refusal_count(),
-            .synchronize_all_count = 0,
-            .limit_bytes = limit_bytes_};
+    return {
+        .allocated_bytes = in_use_bytes,
+        .active_bytes = in_use_bytes,
+        .reserved_bytes = static_cast<std::uint64_t>(heap_.counters().pool_bytes),
+        .free_other_streams_bytes = 0,
+        .free_largest_bytes = heap_.free_bytes_largest(),
+        .device_allocate_count = heap_.region_count(),
+        .device_free_count = heap_.collected_count(),
+        .retry_count = source_.refusal_count(),
+        .synchronize_all_count = 0,
+        .limit_bytes = limit_bytes_ == bfc::kNoLimit ? std::nullopt : std::optional(limit_bytes_)};
   }
 
-  // As AllocatorStats names them; then regions given back for a request, and requests that
-  // TensorFlow 2.21 would not have come back from.
+  // As TensorFlow's AllocatorStats names them, no limit as -1; then regions given back for a
+  // request, and requests that TensorFlow 2.21 would not have come back from.
   [[nodiscard]] std::vector<NamedCounter> counters() const override {
     const std::lock_guard lock(mutex_);
     const bfc::HeapCounters& counters = heap_.counters();
@@ -211,7 +248,9 @@ class BfcBackend final : public Backend {
 };
 
 std::uint64_t limit_of(const BfcConf& conf, std::uint64_t memory_limit_bytes) {
-  return memory_limit_bytes != 0 ? memory_limit_bytes : share_of_free_memory(conf.fraction);
+  if (memory_limit_bytes != 0) return memory_limit_bytes;
+  if (conf.fraction > 0) return share_of_free_memory(conf.fraction);
+  return conf.heap.limit_bytes > 0 ? conf.heap.limit_bytes : bfc::kNoLimit;
 }
 
 std::unique_ptr<Backend> make(const Flavour& flavour, const BackendOptions& options) {
@@ -231,7 +270,7 @@ BackendEntry entry_of(const Flavour& flavour) {
                        .stream_ordered = false,
                        .real_memory = true,
                        .honours_memory_limit = true,
-                       .limit_is_share_of_free = true,
+                       .limit_is_share_of_free = flavour.fraction > 0,
                        .alignment_bytes = 256},
       .conf_keys = flavour.keys,
       .check_conf = [&flavour](std::string_view conf) { return read_conf(flavour, conf).error; },
@@ -246,6 +285,18 @@ namespace bfc {
 HeapOptions rules_of(std::string_view name) {
   // What TensorFlow's devices are made with.
   if (name == "tf2.21") return {.allow_growth = false, .garbage_collection = true};
+  // The defaults of OrtArenaCfg.
+  if (name == "ort1.32") {
+    return {.allow_growth = true,
+            .first_region_bytes = kMiB,
+            .ends_backpedal = true,
+            .arena = {.takes_as_requested = false,
+                      .doubling_bytes_max = kGiB,
+                      .doubles_first = true,
+                      .asked_bytes_min = 8 * kKiB,
+                      .regrowth_bytes = 2 * kMiB,
+                      .keeps_first_region = true}};
+  }
   // What XLA's GPU client makes its shared pool with: collective memory at the lower end, all other
   // at the upper one.
   return {.allow_growth = false,
@@ -261,5 +312,6 @@ HeapOptions rules_of(std::string_view name) {
 
 BackendEntry bfc_tf_entry() { return entry_of(tf()); }
 BackendEntry bfc_xla_entry() { return entry_of(xla()); }
+BackendEntry bfc_ort_entry() { return entry_of(ort()); }
 
 }  // namespace allocmark

@@ -9,9 +9,6 @@
 namespace allocmark::bfc {
 namespace {
 
-constexpr std::uint64_t kFirstRegionBytes = 2 * kMiB;
-constexpr std::int64_t kPaddingBytesMax = std::int64_t{128} << 20;
-
 ChunksOptions chunks_options(const HeapOptions& options) {
   return {.has_gap = options.spatial_partitioning,
           .joins_regions = options.joins_regions,
@@ -39,13 +36,13 @@ Heap::Heap(const HeapOptions& options, Source& source)
       source_(source),
       chunks_(chunks_options(options)),
       next_region_bytes_(rounded(options.allow_growth
-                                     ? std::min(options.limit_bytes, kFirstRegionBytes)
+                                     ? std::min(options.limit_bytes, options.first_region_bytes)
                                      : options.limit_bytes)),
       padding_bytes_max_(static_cast<std::uint64_t>(
           options.fragmentation_fraction > 0
               ? static_cast<std::int64_t>(options.fragmentation_fraction *
                                           static_cast<double>(options.limit_bytes))
-              : kPaddingBytesMax)) {}
+              : static_cast<std::int64_t>(options.rest_bytes_max))) {}
 
 Heap::~Heap() {
   for (const Region& region : chunks_.regions()) source_.give(region);
@@ -79,21 +76,31 @@ bool Heap::extend(const Fit& fit) {
     ++endless_count_;
     return false;
   }
-  bool has_grown = false;
-  while (fit.size_bytes > next_region_bytes_) {
+  const ArenaRules& arena = options_.arena;
+  bool doubles = !arena.takes_as_requested;
+  while (!arena.takes_as_requested && fit.size_bytes > next_region_bytes_) {
     next_region_bytes_ *= 2;
-    has_grown = true;
+    doubles = false;
   }
-  const std::uint64_t size_bytes = std::min(next_region_bytes_, left_bytes);
+  const std::uint64_t size_bytes =
+      arena.takes_as_requested ? fit.size_bytes : std::min(next_region_bytes_, left_bytes);
+  if (doubles && arena.doubles_first) double_next_region();
   std::optional<Region> region = source_.take(fit.alignment_bytes, size_bytes);
   if (!region) region = take_less(fit, size_bytes);
   if (!region) return false;
-  if (!has_grown) next_region_bytes_ *= 2;
+  if (doubles && !arena.doubles_first) double_next_region();
+  if (region_count_ == 0) first_region_ = region->address;
   ++region_count_;
   counters_.pool_bytes += static_cast<std::int64_t>(region->size_bytes);
   counters_.peak_pool_bytes = std::max(counters_.peak_pool_bytes, counters_.pool_bytes);
   chunks_.insert_free(chunks_.coalesce(chunks_.add_region(*region), false));
   return true;
+}
+
+void Heap::double_next_region() {
+  next_region_bytes_ *= 2;
+  if (const std::uint64_t most_bytes = options_.arena.doubling_bytes_max; most_bytes > 0)
+    next_region_bytes_ = std::min(next_region_bytes_, most_bytes);
 }
 
 // Nine tenths at a time. TensorFlow counts them in single precision, and so decides by it.
@@ -110,7 +117,7 @@ std::optional<Region> Heap::take_less(const Fit& fit, std::uint64_t size_bytes) 
       less_bytes = size_bytes - kGrainBytes;
     }
     size_bytes = less_bytes;
-    if (size_bytes < fit.size_bytes) return std::nullopt;
+    if (size_bytes < std::max(fit.size_bytes, options_.arena.asked_bytes_min)) return std::nullopt;
     if (const auto region = source_.take(fit.alignment_bytes, size_bytes)) return region;
   }
 }
@@ -283,27 +290,35 @@ void Heap::merge_one(Handle handle, std::uint64_t wanted_bytes, bool& satisfied)
 bool Heap::collect_garbage(std::uint64_t size_bytes) {
   if (!options_.garbage_collection) return false;
   std::uint64_t unused_bytes = 0;
-  std::vector<bool> unused;
   for (const Region& region : chunks_.regions()) {
-    unused.push_back(!chunks_.region_in_use(region));
-    if (unused.back()) unused_bytes += region.size_bytes;
+    if (!chunks_.region_in_use(region)) unused_bytes += region.size_bytes;
   }
   const auto pool_bytes = static_cast<std::uint64_t>(counters_.pool_bytes);
   if (unused_bytes == 0 || size_bytes > options_.limit_bytes - pool_bytes + unused_bytes)
     return false;
+  give_unused(false);
+  return true;
+}
+
+void Heap::give_unused(bool keeps_first) {
   std::size_t index = 0;
-  for (const bool goes : unused) {
-    if (!goes) {
+  while (index < chunks_.regions().size()) {
+    const Region region = chunks_.regions()[index];
+    if (chunks_.region_in_use(region) || (keeps_first && region.address == first_region_)) {
       ++index;
       continue;
     }
-    const Region region = chunks_.regions()[index];
     chunks_.remove_region(index);
     source_.give(region);
     ++collected_count_;
     counters_.pool_bytes -= static_cast<std::int64_t>(region.size_bytes);
   }
-  return true;
+}
+
+void Heap::shrink() {
+  if (options_.arena.regrowth_bytes == 0) return;
+  give_unused(options_.arena.keeps_first_region);
+  next_region_bytes_ = options_.arena.regrowth_bytes;
 }
 
 }  // namespace allocmark::bfc

@@ -1,6 +1,7 @@
-// TensorFlow's and XLA's BFCAllocator ("best fit with coalescing"): which chunk of memory a request
-// gets, when a chunk is split, when more memory is taken from the device and when it goes back.
-// Requests flow in, addresses flow out; memory comes from a Source. Not thread-safe.
+// TensorFlow's and XLA's BFCAllocator ("best fit with coalescing") and ONNX Runtime's BFCArena,
+// which began as a copy of it: which chunk of memory a request gets, when a chunk is split, when
+// more memory is taken from the device and when it goes back. Requests flow in, addresses flow out;
+// memory comes from a Source. Not thread-safe.
 //
 // In short: sizes are rounded up to 256 B; a request takes the smallest free chunk that is large
 // enough, and of equal ones the first by address; the chunk is split where it is twice as large, or
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "allocators/bfc/chunks.h"
+#include "base/bytes.h"
 
 namespace allocmark::bfc {
 
@@ -27,22 +29,38 @@ struct EndPolicy {
   Split gap = Split::Exact;
 };
 
+inline constexpr std::uint64_t kNoLimit = UINT64_MAX;
+
+// What ONNX Runtime decides otherwise, with allow_growth. As it is here: TensorFlow's and XLA's.
+struct ArenaRules {
+  bool takes_as_requested = false;       // a region is as large as the request, rounded
+  std::uint64_t doubling_bytes_max = 0;  // doubling after a region ends there; 0: never
+  bool doubles_first = false;            // before the device has answered; else after a yes
+  std::uint64_t asked_bytes_min = 0;     // after a refusal the device is asked for no less
+  // shrink() gives unused regions back, and the next one has that size; 0: it does nothing.
+  std::uint64_t regrowth_bytes = 0;
+  bool keeps_first_region = false;  // at shrink()
+};
+
 struct HeapOptions {
   std::uint64_t limit_bytes = 0;
   bool allow_growth = true;
+  std::uint64_t first_region_bytes = 2 * kMiB;  // with allow_growth
   bool garbage_collection = false;  // unused regions go back where a request finds no memory
   double fragmentation_fraction =
-      0;  // of the limit: from that rest on a chunk is split; 0: 128 MiB
+      0;  // of the limit: from that rest on a chunk is split; 0: rest_bytes_max
+  std::uint64_t rest_bytes_max = 128 * kMiB;
   bool joins_regions = false;
   bool timestamps = false;  // every free gets the next number, see set_safe_frontier
   // XLA since April 2026: a request's alignment is kept. Before, every place was on 256 B.
   bool aligns = false;
-  // XLA since 2026: where the device refuses ever less memory, it stops asking.
+  // XLA since 2026, ONNX Runtime: where the device refuses ever less memory, it stops asking.
   bool ends_backpedal = false;
   // XLA since June 2026: requests are served from the two ends of one region.
   bool spatial_partitioning = false;
   EndPolicy lower{};
   EndPolicy upper{};
+  ArenaRules arena{};
 };
 
 // Where regions come from.
@@ -86,6 +104,9 @@ class Heap {
   // An address that allocate() gave and that was not given back since.
   void deallocate(std::uint64_t address);
 
+  // Gives back the regions that hold no live block, as ArenaRules says.
+  void shrink();
+
   // Frees with a number below `count` are over: their memory may be joined and used by all.
   void set_safe_frontier(std::uint64_t count);
 
@@ -124,6 +145,8 @@ class Heap {
   [[nodiscard]] std::vector<std::uint64_t> chunks_to_merge(bool all);
   void merge_one(Handle handle, std::uint64_t wanted_bytes, bool& satisfied);
   [[nodiscard]] bool collect_garbage(std::uint64_t size_bytes);
+  void give_unused(bool keeps_first);
+  void double_next_region();
 
   HeapOptions options_;
   Source& source_;
@@ -135,6 +158,7 @@ class Heap {
   std::uint64_t safe_frontier_ = 0;
   std::deque<Handle> timestamped_;
   HeapCounters counters_;
+  std::optional<std::uint64_t> first_region_;  // its address
   std::uint64_t region_count_ = 0;
   std::uint64_t collected_count_ = 0;
   std::uint64_t endless_count_ = 0;

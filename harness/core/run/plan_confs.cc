@@ -31,11 +31,8 @@ constexpr OtherName kOtherNames[] = {
     {"pytorch", "caching"},       {"native_caching", "caching"}, {"cudaMallocAsync", "async"},
     {"cudaMalloc", "native"},     {"default", "caching"},        {"bfc", "bfc@tf2.21"},
     {"tensorflow", "bfc@tf2.21"}, {"jax", "bfc@xla-2026-09"},    {"ggml", "ggml_legacy"},
-    {"llama.cpp", "ggml_legacy"}, {"ggml_cuda", "ggml_vmm"}};
-
-// Allocators that people ask about and that are not here.
-constexpr OtherName kNotModelled[] = {{"onnxruntime", "ONNX Runtime's arena"},
-                                      {"ort", "ONNX Runtime's arena"}};
+    {"llama.cpp", "ggml_legacy"}, {"ggml_cuda", "ggml_vmm"},     {"onnxruntime", "bfc@ort1.32"},
+    {"ort", "bfc@ort1.32"}};
 
 // Empty where the name says nothing of what was meant.
 std::string meant_by(const std::string& name) {
@@ -46,13 +43,6 @@ std::string meant_by(const std::string& name) {
   }
   if (name == "pinned" || name == "host") {
     return "the host's memory has a command of its own: allocmark pinned";
-  }
-  const auto* const missing = std::ranges::find(kNotModelled, name, &OtherName::said);
-  if (missing != std::end(kNotModelled)) {
-    return fmt::format(
-        "{} is not modelled: native shows what its requests cost at the driver, and "
-        "pluggable:PATH.so runs an allocator of your own",
-        missing->meant);
   }
   const auto* const other = std::ranges::find(kOtherNames, name, &OtherName::said);
   if (other == std::end(kOtherNames)) return "";

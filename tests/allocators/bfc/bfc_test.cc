@@ -1,5 +1,5 @@
-// Goal: the backends of TensorFlow's and XLA's allocator take the memory that their config strings
-// say, and tell what they hold. Method: on the simulated device, by its free memory.
+// Goal: the backends of TensorFlow's, XLA's and ONNX Runtime's allocator take the memory that their
+// config strings say, and tell what they hold. Method: on the simulated device, by its free memory.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -62,6 +62,38 @@ TEST_CASE("a memory limit takes the place of the fraction") {
   CHECK(backend->allocate(64 * kMiB + 1, nullptr).status == AllocateStatus::OutOfMemory);
 }
 
+TEST_CASE("ONNX Runtime's arena has no limit, or the one that its config string says") {
+  const auto backend = make("bfc@ort1.32", "");
+  CHECK_FALSE(backend->stats(nullptr).limit_bytes.has_value());
+  CHECK(reserved_after_a_block(*backend) == kMiB);
+  CHECK(*make("bfc@ort1.32", "limit_mb:12")->stats(nullptr).limit_bytes == 12 * kMiB);
+  CHECK(*make("bfc@ort1.32", "fraction:0.5")->stats(nullptr).limit_bytes ==
+        free_bytes() / 2 / (2 * kMiB) * (2 * kMiB));
+  CHECK(*make("bfc@ort1.32", "limit_mb:12", 64 * kMiB)->stats(nullptr).limit_bytes == 64 * kMiB);
+  CHECK(reserved_after_a_block(*make("bfc@ort1.32", "initial_chunk_mb:8")) == 8 * kMiB);
+  CHECK(reserved_after_a_block(*make("bfc@ort1.32", "strategy:as_requested")) == 1024);
+}
+
+TEST_CASE("the keys of ONNX Runtime's arena say when regions grow, split and go back") {
+  const auto backend =
+      make("bfc@ort1.32", "initial_chunk_mb:4,initial_growth_mb:16,max_dead_mb:1,max_extend_mb:4");
+  const AllocateResult first = backend->allocate(3 * kMiB, nullptr);
+  CHECK(backend->segments()[0].blocks.size() == 2);  // a rest of 1 MiB is split off
+  const AllocateResult second = backend->allocate(3 * kMiB, nullptr);
+  CHECK(*backend->stats(nullptr).reserved_bytes == 8 * kMiB);  // 4 MiB again
+  backend->deallocate(first.pointer, 3 * kMiB, nullptr);
+  backend->deallocate(second.pointer, 3 * kMiB, nullptr);
+  backend->trim();
+  CHECK(*backend->stats(nullptr).reserved_bytes == 4 * kMiB);
+  const AllocateResult third = backend->allocate(5 * kMiB, nullptr);
+  CHECK(*backend->stats(nullptr).reserved_bytes == 20 * kMiB);
+  backend->deallocate(third.pointer, 5 * kMiB, nullptr);
+  const auto exact = make("bfc@ort1.32", "strategy:as_requested");
+  CHECK(reserved_after_a_block(*exact) == 1024);
+  exact->trim();
+  CHECK(*exact->stats(nullptr).reserved_bytes == 0);
+}
+
 TEST_CASE("segments show the chunks of each region, and counters have TensorFlow's names") {
   const auto backend = make("bfc@tf2.21", "", 4 * kMiB);
   const AllocateResult block = backend->allocate(kMiB - 1, nullptr);
@@ -101,6 +133,10 @@ TEST_CASE("wrong values of their keys are refused with what is allowed") {
   says(problem("bfc@xla-2026-09", "spatial_partitioning:True,preallocate:False"),
        "no spatial_partitioning:True");
   CHECK(problem("bfc@xla-2026-09", "fragmentation_fraction:0") == "accepted");
+  says(problem("bfc@ort1.32", "limit_mb:12,fraction:0.5"), "limit_mb or fraction");
+  says(problem("bfc@ort1.32", "initial_chunk_mb:2048"), "2047");
+  says(problem("bfc@ort1.32", "max_dead_mb:0"), "1");
+  says(problem("bfc@ort1.32", "strategy:same"), "as_requested");
 }
 
 }  // namespace allocmark

@@ -1,6 +1,7 @@
-// Goal: the heap decides as TensorFlow's and XLA's BFCAllocator does. Method: each rule alone, on
-// memory that is numbers, with the places and sizes that the originals gave for the same requests.
-// That all rules together give the same as the originals is what live_bfc_*_test compares.
+// Goal: the heap decides as TensorFlow's and XLA's BFCAllocator and ONNX Runtime's BFCArena do.
+// Method: each rule alone, on memory that is numbers, with the places and sizes that the originals
+// gave for the same requests. That all rules together give the same as the originals is what
+// live_bfc_*_test compares.
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -53,6 +54,12 @@ HeapOptions tf(std::uint64_t limit_bytes) {
 
 HeapOptions xla(std::uint64_t limit_bytes) {
   HeapOptions options = rules_of("xla-2026-09");
+  options.limit_bytes = limit_bytes;
+  return options;
+}
+
+HeapOptions ort(std::uint64_t limit_bytes) {
+  HeapOptions options = rules_of("ort1.32");
   options.limit_bytes = limit_bytes;
   return options;
 }
@@ -113,7 +120,7 @@ TEST_CASE("a chunk below twice the request is given whole, and split from there 
   CHECK(heap.chunk_of(kBase + hole).size_bytes == 512);
 }
 
-TEST_CASE("a rest of 128 MiB is split off, and with a fraction that part of the limit") {
+TEST_CASE("a rest of 128 MiB, or as the options say, is split off") {
   Numbers numbers(4 * kGiB);
   Heap heap(tf(kGiB), numbers);
   CHECK(place(heap, 896 * kMiB) == 0);
@@ -123,10 +130,15 @@ TEST_CASE("a rest of 128 MiB is split off, and with a fraction that part of the 
   CHECK(heap.chunk_of(kBase).size_bytes == kGiB);
   HeapOptions options = tf(kGiB);
   options.fragmentation_fraction = 0.0625;
-  Numbers others(kGiB);
+  Numbers others(2 * kGiB);
   Heap finer(options, others);
   CHECK(place(finer, 960 * kMiB) == 0);
   CHECK(finer.chunk_of(kBase).size_bytes == 960 * kMiB);
+  options = ort(kNoLimit);
+  options.rest_bytes_max = 128 * kKiB;
+  Heap arena(options, others);
+  CHECK(place(arena, 896 * kKiB) == kGiB + kMiB);
+  CHECK(arena.free_bytes_largest() == 128 * kKiB);
 }
 
 TEST_CASE("a freed chunk is joined with free chunks on both sides") {
@@ -301,6 +313,87 @@ TEST_CASE("TensorFlow 2.21 asks a device without memory for ever, XLA stops") {
   CHECK_FALSE(heap.allocate({.size_bytes = 256}).has_value());
   CHECK(heap.endless_count() == 0);
   CHECK(none.asked.back() == 256);
+}
+
+TEST_CASE("ONNX Runtime's regions double from 1 MiB, after 1 GiB no more") {
+  Numbers numbers(kTiB);
+  Heap heap(ort(kNoLimit), numbers);
+  for (int count = 0; count < 5; ++count) (void)place(heap, kMiB);
+  CHECK(numbers.asked == std::vector<std::uint64_t>{kMiB, 2 * kMiB, 4 * kMiB});
+  // A larger request makes the region larger than that, and so the next one; then they have 1 GiB.
+  for (int count = 0; count < 3; ++count) (void)place(heap, 3 * kGiB);
+  for (int count = 0; count < 10; ++count) (void)place(heap, kGiB);
+  CHECK(std::vector<std::uint64_t>(numbers.asked.begin() + 3, numbers.asked.end()) ==
+        std::vector<std::uint64_t>{4 * kGiB, 4 * kGiB, 4 * kGiB, 4 * kGiB, kGiB, kGiB, kGiB});
+}
+
+TEST_CASE("ONNX Runtime doubles the next region before the device answers") {
+  for (const bool first : {true, false}) {
+    HeapOptions options = ort(kNoLimit);
+    options.first_region_bytes = 16 * kMiB;
+    options.arena.doubles_first = first;
+    Numbers numbers(8 * kMiB);
+    Heap heap(options, numbers);
+    // 16 MiB, whose nine tenths are too little.
+    CHECK_FALSE(heap.allocate({.size_bytes = 15 * kMiB}).has_value());
+    CHECK_FALSE(heap.allocate({.size_bytes = 15 * kMiB}).has_value());
+    CHECK(numbers.asked[0] == 16 * kMiB);
+    CHECK(numbers.asked[1] == (first ? 32 : 16) * kMiB);
+  }
+}
+
+TEST_CASE("after a refusal ONNX Runtime asks for no less than 8 KiB") {
+  Numbers none(0);
+  HeapOptions options = ort(kNoLimit);
+  options.first_region_bytes = 16 * kKiB;
+  Heap heap(options, none);
+  CHECK_FALSE(heap.allocate({.size_bytes = 256}).has_value());
+  // Nine tenths, rounded up to 256 bytes; the next would be 7936.
+  CHECK(none.asked ==
+        std::vector<std::uint64_t>{16384, 14848, 13568, 12288, 11264, 10240, 9216, 8448});
+  options.arena.takes_as_requested = true;
+  Numbers never(0);
+  Heap exact(options, never);
+  CHECK_FALSE(exact.allocate({.size_bytes = 256}).has_value());
+  CHECK(never.asked == std::vector<std::uint64_t>{256});
+  CHECK(heap.endless_count() + exact.endless_count() == 0);
+}
+
+TEST_CASE("as_requested takes regions of exactly the rounded request, within the limit") {
+  HeapOptions options = ort(4 * kMiB);
+  options.arena.takes_as_requested = true;
+  Numbers numbers(kGiB);
+  Heap heap(options, numbers);
+  (void)place(heap, 1000);
+  (void)place(heap, 3 * kMiB);
+  CHECK_FALSE(heap.allocate({.size_bytes = kMiB}).has_value());
+  CHECK(numbers.asked == std::vector<std::uint64_t>{1024, 3 * kMiB});
+  CHECK(heap.free_bytes_largest() == 0);
+}
+
+TEST_CASE("shrink gives unused regions back, but the first, and growth begins anew at 2 MiB") {
+  for (const bool keeps : {true, false}) {
+    HeapOptions options = ort(kNoLimit);
+    options.arena.keeps_first_region = keeps;
+    Numbers numbers(kGiB);
+    Heap heap(options, numbers);
+    const std::uint64_t first = place(heap, kMiB);
+    (void)place(heap, 2 * kMiB);
+    const std::uint64_t third = place(heap, 4 * kMiB);
+    free(heap, first);
+    free(heap, third);
+    heap.shrink();
+    CHECK(numbers.given == (keeps ? std::vector<std::uint64_t>{4 * kMiB}
+                                  : std::vector<std::uint64_t>{kMiB, 4 * kMiB}));
+    CHECK(heap.counters().pool_bytes == static_cast<std::int64_t>((keeps ? 3 : 2) * kMiB));
+    (void)place(heap, 2 * kMiB);
+    CHECK(numbers.asked.back() == 2 * kMiB);
+  }
+  Numbers numbers(kGiB);
+  Heap old(tf(4 * kMiB), numbers);
+  free(old, place(old, 256));
+  old.shrink();
+  CHECK(numbers.given.empty());
 }
 
 }  // namespace allocmark::bfc
