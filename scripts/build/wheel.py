@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes a Python wheel of an installed tree, so that `pip install` brings allocmark and simcuda-run into an environment.
+"""Makes a Python wheel of an installed tree, so that pip brings allocmark and simcuda-run into an environment.
 
 usage: wheel.py BUILD_FOLDER OUT_FOLDER [--cmake CMAKE]
 
