@@ -5,10 +5,10 @@ usage: rmm_original.py build SOURCE WHEELS FOLDER        RMM's library, its REPL
        rmm_original.py live FOLDER [--operations 100000] [--launcher bin/simcuda-run]
        rmm_original.py replay ALLOCMARK FOLDER LOG... [--resource pool,...] [--memory GIB] [--device sim:h200] [--release 26.06]
 
-SOURCE is a checkout of RMM at a release's tag, WHEELS a folder with the packages librmm and rapids_logger of that release:
+SOURCE is a checkout of https://github.com/rapidsai/rmm at a release's tag (v26.06.00), WHEELS a folder with the packages librmm-cu13 and
+rapids-logger of that release:
 
-    git clone --depth 1 --branch v26.06.00 https://github.com/rapidsai/rmm
-    pip install --no-deps --target WHEELS --require-hashes -r FILE       of librmm-cu13 and rapids-logger
+    pip install --no-deps --target WHEELS --require-hashes --only-binary :all: -r FILE
 
 `live` compares addresses, failures, waits and bytes after each operation. `replay` runs RMM's REPLAY_BENCH and `allocmark run` on each log,
 and prints events, calls and times of both. On a simulated device RMM's time is that of the simulator, so that none is printed; calls and

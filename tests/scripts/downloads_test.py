@@ -19,7 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LISTS = ("scripts/build/cuda_wheels.txt", "scripts/build/cupy_wheels.txt", "tests/scripts/report/requirements.txt")
 LOADERS = re.compile(r"\b(curl|wget|git clone|urlopen|urlretrieve|pip3?\"? install|pip3?\"? download|pip\", \"install)\b")
 # The first reads ranges of a wheel; what it reads is held against hashes by fetch_torch_test. The second loads an archive, and has its hash.
-HASHES_OF_THEIR_OWN = ("scripts/build/torch_wheel.py", "scripts/measure/simcuda_suites.py")
+# The third installs the wheel that it made itself, without an index.
+HASHES_OF_THEIR_OWN = ("scripts/build/torch_wheel.py", "scripts/measure/simcuda_suites.py", "tests/install/wheel_test.sh")
 
 
 def requirements(path):
