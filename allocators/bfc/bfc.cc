@@ -12,8 +12,8 @@
 #include "allocators/backend/stream_uses.h"
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
-#include "allocators/cuda/cuda_check.h"
 #include "allocators/cuda/device_memory.h"
+#include "allocators/cuda/streams.h"
 #include "base/bytes.h"
 #include "base/error.h"
 
@@ -164,8 +164,7 @@ class BfcBackend final : public Backend {
     if (handle == bfc::kNoChunk || !heap_.chunks().at(handle).in_use()) {
       throw_invalid_pointer("bfc backend");
     }
-    for (const cudaStream_t other : uses_.take(pointer))
-      ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(other));
+    wait_for_streams(uses_.take(pointer));
     heap_.deallocate(address);
   }
 

@@ -8,12 +8,11 @@
 #include <utility>
 
 #include "allocators/caching/config.h"
+#include "allocators/cuda/streams.h"
 #include "base/error.h"
 
 namespace allocmark {
 namespace {
-
-caching::Stream number_of(cudaStream_t stream) { return reinterpret_cast<caching::Stream>(stream); }
 
 std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
 

@@ -12,8 +12,8 @@
 #include "allocators/backend/stream_uses.h"
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
-#include "allocators/cuda/cuda_check.h"
 #include "allocators/cuda/device_memory.h"
+#include "allocators/cuda/streams.h"
 #include "allocators/cupy/heap.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -80,8 +80,7 @@ class CupyBackend final : public Backend {
   void deallocate(void* pointer, std::uint64_t /*size_bytes*/, cudaStream_t /*stream*/) override {
     if (pointer == nullptr) return;
     const std::lock_guard lock(mutex_);
-    for (const cudaStream_t other : uses_.take(pointer))
-      ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(other));
+    wait_for_streams(uses_.take(pointer));
     if (heap_.deallocate(reinterpret_cast<std::uint64_t>(pointer))) return;
     throw_invalid_pointer("cupy backend");
   }
@@ -131,10 +130,6 @@ class CupyBackend final : public Backend {
   }
 
  private:
-  static std::uint64_t number_of(cudaStream_t stream) {
-    return reinterpret_cast<std::uint64_t>(stream);
-  }
-
   [[nodiscard]] MemoryStats known_totals() const {
     const cupy::HeapCounters& counters = heap_.counters();
     return {.allocated_bytes = counters.used_bytes,

@@ -1,23 +1,19 @@
 // The pools on CUDA, and their entry; see ggml.h.
 #include "allocators/ggml/ggml.h"
 
-#include <algorithm>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "allocators/backend/result_at.h"
-#include "allocators/backend/stream_uses.h"
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/cuda_check.h"
 #include "allocators/cuda/device_memory.h"
 #include "allocators/ggml/pools.h"
+#include "allocators/ggml/stream_pools.h"
 #include "base/error.h"
 
 namespace allocmark {
@@ -39,13 +35,15 @@ class CudaMallocMemory final : public ggml::Memory {
 class StreamPool {
  public:
   explicit StreamPool(bool flushes) : pool_(memory_, flushes) {}
-  [[nodiscard]] std::optional<ggml::Buffer> allocate(std::uint64_t size_bytes) {
-    return pool_.allocate(size_bytes);
+  [[nodiscard]] std::optional<std::uint64_t> allocate(std::uint64_t size_bytes) {
+    const std::optional<ggml::Buffer> buffer = pool_.allocate(size_bytes);
+    return buffer ? std::optional(buffer->address) : std::nullopt;
   }
   [[nodiscard]] bool deallocate(std::uint64_t address) { return pool_.deallocate(address); }
   void clear() { pool_.clear(); }
   [[nodiscard]] const PoolCounters& counters() const { return pool_.counters(); }
-  [[nodiscard]] std::uint64_t free_bytes_largest() const { return pool_.kept_bytes_largest(); }
+  [[nodiscard]] std::uint64_t kept_bytes() const { return pool_.kept_bytes(); }
+  [[nodiscard]] std::uint64_t kept_bytes_largest() const { return pool_.kept_bytes_largest(); }
   void add_segments(std::vector<MemorySegment>& segments, std::uint64_t stream) const {
     for (const LegacyPool::Held& held : pool_.held()) {
       const MemoryBlock block{
@@ -77,55 +75,36 @@ class GgmlBackend final : public Backend {
   // The caller owns the block, which is usable on `stream` from this point of its order on, and
   // gives it back with deallocate. Blocks the host only as the device's own calls do.
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override {
-    if (size_bytes == 0) return {};
-    if (size_bytes > kDeviceRequestBytesMax) return result_at(std::nullopt);
     const std::lock_guard lock(mutex_);
-    std::unique_ptr<StreamPool>& pool = pools_[stream];
-    if (pool == nullptr) pool = std::make_unique<StreamPool>(flushes_);
-    const std::optional<ggml::Buffer> buffer = pool->allocate(size_bytes);
-    if (!buffer) return result_at(std::nullopt);
-    pool_of_[buffer->address] = pool.get();
-    return result_at(buffer->address);
+    return pools_.allocate(size_bytes, stream,
+                           [this] { return std::make_unique<StreamPool>(flushes_); });
   }
 
   // Does not wait, but for streams that record_stream named for the block, of which llama.cpp knows
   // nothing; and as cudaFree does where 256 buffers are kept already.
   void deallocate(void* pointer, std::uint64_t /*size_bytes*/, cudaStream_t /*stream*/) override {
-    if (pointer == nullptr) return;
     const std::lock_guard lock(mutex_);
-    for (const cudaStream_t other : uses_.take(pointer))
-      ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(other));
-    const auto address = reinterpret_cast<std::uint64_t>(pointer);
-    const auto found = pool_of_.find(address);
-    if (found != pool_of_.end() && found->second->deallocate(address)) {
-      pool_of_.erase(found);
-      return;
-    }
-    throw_invalid_pointer("ggml backend");
+    pools_.deallocate(pointer, "ggml backend");
   }
 
   void record_stream(void* pointer, cudaStream_t stream) override {
-    if (pointer == nullptr) return;
     const std::lock_guard lock(mutex_);
-    uses_.add(pointer, stream);
+    pools_.record_stream(pointer, stream);
   }
 
   // What llama.cpp does where the device refuses: kept buffers go back.
   void trim() override {
     const std::lock_guard lock(mutex_);
-    for (auto& [stream, pool] : pools_) pool->clear();
+    for (const auto& [stream, pool] : pools_.all()) pool->clear();
   }
 
   [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override {
     const std::lock_guard lock(mutex_);
     MemoryStats stats = known_totals();
-    const auto own = pools_.find(stream);
+    const StreamPool* const own = pools_.of(stream);
     const std::uint64_t cached_bytes = *stats.reserved_bytes - *stats.allocated_bytes;
-    const bool has_pool = own != pools_.end();
-    stats.free_other_streams_bytes =
-        cached_bytes -
-        (has_pool ? own->second->counters().held_bytes - own->second->counters().used_bytes : 0);
-    stats.free_largest_bytes = has_pool ? own->second->free_bytes_largest() : 0;
+    stats.free_other_streams_bytes = cached_bytes - (own == nullptr ? 0 : own->kept_bytes());
+    stats.free_largest_bytes = own == nullptr ? 0 : own->kept_bytes_largest();
     return stats;
   }
 
@@ -141,17 +120,13 @@ class GgmlBackend final : public Backend {
 
   [[nodiscard]] std::vector<MemorySegment> segments() const override {
     const std::lock_guard lock(mutex_);
-    std::vector<MemorySegment> segments;
-    for (const auto& [stream, pool] : pools_)
-      pool->add_segments(segments, reinterpret_cast<std::uint64_t>(stream));
-    std::ranges::sort(segments, {}, &MemorySegment::address);
-    return segments;
+    return pools_.segments();
   }
 
  private:
   [[nodiscard]] MemoryStats known_totals() const {
     PoolCounters sum;
-    for (const auto& [stream, pool] : pools_) {
+    for (const auto& [stream, pool] : pools_.all()) {
       const PoolCounters& counters = pool->counters();
       sum.used_bytes += counters.used_bytes;
       sum.held_bytes += counters.held_bytes;
@@ -170,11 +145,9 @@ class GgmlBackend final : public Backend {
             .synchronize_all_count = sum.retry_count};
   }
 
-  mutable std::mutex mutex_;  // guards everything below
+  mutable std::mutex mutex_;  // guards pools_
   const bool flushes_;
-  std::map<cudaStream_t, std::unique_ptr<StreamPool>> pools_;
-  std::unordered_map<std::uint64_t, StreamPool*> pool_of_;  // by address of a live block
-  StreamUses uses_;
+  ggml::StreamPools<StreamPool> pools_;
 };
 
 const std::vector<std::string>& conf_keys() {

@@ -1,24 +1,19 @@
 // The pools on CUDA, their config key and their entry; see ggml_vmm.h.
 #include "allocators/ggml/ggml_vmm.h"
 
-#include <algorithm>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "allocators/backend/result_at.h"
-#include "allocators/backend/stream_uses.h"
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
-#include "allocators/cuda/cuda_check.h"
 #include "allocators/cuda/cuda_driver.h"
 #include "allocators/cuda/device_memory.h"
 #include "allocators/ggml/stack_pool.h"
+#include "allocators/ggml/stream_pools.h"
 #include "base/error.h"
 
 namespace allocmark {
@@ -28,28 +23,43 @@ using ggml::FreeOrder;
 using ggml::StackCounters;
 using ggml::StackPool;
 
-// Live blocks, freed ones that others lie on, and the room above.
-MemorySegment segment_of(const StackPool& pool, std::uint64_t stream) {
-  const StackCounters& counters = pool.counters();
-  MemorySegment segment{.address = pool.address(),
-                        .size_bytes = counters.mapped_bytes,
-                        .is_large = true,
-                        .is_expandable = true,
-                        .stream = stream,
-                        .allocated_bytes = counters.live_bytes};
-  for (const StackPool::Block& block : pool.blocks()) {
-    segment.blocks.push_back(
-        {.address = block.address,
-         .size_bytes = block.size_bytes,
-         .state = block.is_free ? MemoryBlockState::Waiting : MemoryBlockState::Allocated});
+// The pool of one stream.
+class StreamStack {
+ public:
+  StreamStack(caching::Driver& driver, FreeOrder order) : pool_(driver, order) {}
+  [[nodiscard]] std::optional<std::uint64_t> allocate(std::uint64_t size_bytes) {
+    return pool_.allocate(size_bytes);
   }
-  if (pool.room_bytes() > 0) {
-    segment.blocks.push_back({.address = pool.address() + counters.stack_bytes,
-                              .size_bytes = pool.room_bytes(),
-                              .state = MemoryBlockState::Free});
+  [[nodiscard]] bool deallocate(std::uint64_t address) { return pool_.deallocate(address); }
+  [[nodiscard]] const StackCounters& counters() const { return pool_.counters(); }
+  [[nodiscard]] std::uint64_t room_bytes() const { return pool_.room_bytes(); }
+  // Live blocks, freed ones that others lie on, and the room above.
+  void add_segments(std::vector<MemorySegment>& segments, std::uint64_t stream) const {
+    const StackCounters& counters = pool_.counters();
+    if (counters.mapped_bytes == 0) return;
+    MemorySegment segment{.address = pool_.address(),
+                          .size_bytes = counters.mapped_bytes,
+                          .is_large = true,
+                          .is_expandable = true,
+                          .stream = stream,
+                          .allocated_bytes = counters.live_bytes};
+    for (const StackPool::Block& block : pool_.blocks()) {
+      segment.blocks.push_back(
+          {.address = block.address,
+           .size_bytes = block.size_bytes,
+           .state = block.is_free ? MemoryBlockState::Waiting : MemoryBlockState::Allocated});
+    }
+    if (pool_.room_bytes() > 0) {
+      segment.blocks.push_back({.address = pool_.address() + counters.stack_bytes,
+                                .size_bytes = pool_.room_bytes(),
+                                .state = MemoryBlockState::Free});
+    }
+    segments.push_back(std::move(segment));
   }
-  return segment;
-}
+
+ private:
+  StackPool pool_;
+};
 
 class GgmlVmmBackend final : public Backend {
  public:
@@ -62,41 +72,28 @@ class GgmlVmmBackend final : public Backend {
   // The caller owns the block, which is usable on `stream` from this point of its order on, and
   // gives it back with deallocate. Blocks the host only as the device's own calls do.
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override {
-    if (size_bytes == 0) return {};
-    if (size_bytes > kDeviceRequestBytesMax) return result_at(std::nullopt);
     const std::lock_guard lock(mutex_);
-    std::unique_ptr<StackPool>& pool = pools_[stream];
-    if (pool == nullptr) pool = std::make_unique<StackPool>(driver_, order_);
-    const std::optional<std::uint64_t> address = pool->allocate(size_bytes);
-    if (address) pool_of_[*address] = pool.get();
-    return result_at(address);
+    return pools_.allocate(size_bytes, stream,
+                           [this] { return std::make_unique<StreamStack>(driver_, order_); });
   }
 
   // Does not wait, but for streams that record_stream named for the block, of which llama.cpp knows
   // nothing.
   void deallocate(void* pointer, std::uint64_t /*size_bytes*/, cudaStream_t /*stream*/) override {
-    if (pointer == nullptr) return;
     const std::lock_guard lock(mutex_);
-    for (const cudaStream_t other : uses_.take(pointer))
-      ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(other));
-    const auto address = reinterpret_cast<std::uint64_t>(pointer);
-    const auto found = pool_of_.find(address);
-    if (found == pool_of_.end() || !found->second->deallocate(address))
-      throw_invalid_pointer("ggml_vmm backend");
-    pool_of_.erase(found);
+    pools_.deallocate(pointer, "ggml_vmm backend");
   }
 
   void record_stream(void* pointer, cudaStream_t stream) override {
-    if (pointer == nullptr) return;
     const std::lock_guard lock(mutex_);
-    uses_.add(pointer, stream);
+    pools_.record_stream(pointer, stream);
   }
 
   [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override {
     const std::lock_guard lock(mutex_);
     MemoryStats stats = known_totals();
-    const auto own = pools_.find(stream);
-    stats.free_largest_bytes = own == pools_.end() ? 0 : own->second->room_bytes();
+    const StreamStack* const own = pools_.of(stream);
+    stats.free_largest_bytes = own == nullptr ? 0 : own->room_bytes();
     stats.free_other_streams_bytes =
         *stats.reserved_bytes - *stats.active_bytes - *stats.free_largest_bytes;
     return stats;
@@ -116,19 +113,13 @@ class GgmlVmmBackend final : public Backend {
 
   [[nodiscard]] std::vector<MemorySegment> segments() const override {
     const std::lock_guard lock(mutex_);
-    std::vector<MemorySegment> segments;
-    for (const auto& [stream, pool] : pools_) {
-      if (pool->counters().mapped_bytes > 0)
-        segments.push_back(segment_of(*pool, reinterpret_cast<std::uint64_t>(stream)));
-    }
-    std::ranges::sort(segments, {}, &MemorySegment::address);
-    return segments;
+    return pools_.segments();
   }
 
  private:
   [[nodiscard]] MemoryStats known_totals() const {
     StackCounters sum;
-    for (const auto& [stream, pool] : pools_) {
+    for (const auto& [stream, pool] : pools_.all()) {
       const StackCounters& counters = pool->counters();
       sum.live_bytes += counters.live_bytes;
       sum.stack_bytes += counters.stack_bytes;
@@ -146,12 +137,10 @@ class GgmlVmmBackend final : public Backend {
             .synchronize_all_count = 0};
   }
 
-  mutable std::mutex mutex_;  // guards everything below
+  mutable std::mutex mutex_;  // guards pools_
   CudaDriver driver_;
   const FreeOrder order_;
-  std::map<cudaStream_t, std::unique_ptr<StackPool>> pools_;
-  std::unordered_map<std::uint64_t, StackPool*> pool_of_;  // by address of a live block
-  StreamUses uses_;
+  ggml::StreamPools<StreamStack> pools_;
 };
 
 const std::vector<std::string>& conf_keys() {

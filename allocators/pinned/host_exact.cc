@@ -15,6 +15,7 @@
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/cuda_check.h"
+#include "allocators/cuda/streams.h"
 #include "allocators/pinned/pin_budget.h"
 #include "base/bytes.h"
 #include "base/divided_up.h"
@@ -88,8 +89,7 @@ class HostExactBackend final : public Backend {
   void deallocate(void* pointer, std::uint64_t /*size_bytes*/, cudaStream_t /*stream*/) override {
     if (pointer == nullptr) return;
     const std::scoped_lock lock(mutex_);
-    for (const cudaStream_t stream : uses_.take(pointer))
-      ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(stream));
+    wait_for_streams(uses_.take(pointer));
     const auto found = live_.find(pointer);
     if (found == live_.end()) {
       throw EnvironmentError({.what = "this block is not pinned by this backend",

@@ -16,8 +16,8 @@
 #include "allocators/caching/caching.h"
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
-#include "allocators/cuda/cuda_check.h"
 #include "allocators/cuda/device_memory.h"
+#include "allocators/cuda/streams.h"
 #include "allocators/planned/plan.h"
 #include "allocators/planned/profile.h"
 #include "allocators/planned/space.h"
@@ -120,9 +120,7 @@ class PlannedBackend final : public Backend {
       return fallback_.deallocate(pointer, size_bytes, stream);
     }
     if (!space_.has(address_of(pointer) - address_)) throw_invalid_pointer("planned backend");
-    for (const cudaStream_t other : uses_.take(pointer)) {
-      ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(other));
-    }
+    wait_for_streams(uses_.take(pointer));
     (void)space_.give(address_of(pointer) - address_);
   }
 
@@ -212,9 +210,6 @@ class PlannedBackend final : public Backend {
   }
 
  private:
-  static std::uint64_t number_of(cudaStream_t stream) {
-    return reinterpret_cast<std::uint64_t>(stream);
-  }
   static std::uint64_t address_of(const void* pointer) {
     return reinterpret_cast<std::uint64_t>(pointer);
   }

@@ -6,6 +6,7 @@
 
 #include "allocators/backend/result_at.h"
 #include "allocators/cuda/device_memory.h"
+#include "allocators/cuda/streams.h"
 #include "allocators/rmm/arena.h"
 #include "allocators/rmm/fixed_size.h"
 #include "allocators/rmm/pool.h"
@@ -18,8 +19,6 @@ namespace {
 // What a pool or an arena starts with for which nothing is said, of what is free. A pool's is that
 // of RMM's Python interface.
 constexpr double kInitialShare = 0.5;
-
-caching::Stream number_of(cudaStream_t stream) { return reinterpret_cast<caching::Stream>(stream); }
 
 std::uint64_t initial_bytes_of(const ReleaseConf& conf) {
   return conf.initial_bytes ? *conf.initial_bytes : share_of_free_memory(kInitialShare);

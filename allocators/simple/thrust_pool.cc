@@ -21,6 +21,7 @@
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/cuda_check.h"
+#include "allocators/cuda/streams.h"
 #include "base/bytes.h"
 
 namespace allocmark {
@@ -232,9 +233,7 @@ class ThrustPoolBackend final : public Backend {
       return;
     }
     const std::vector<cudaStream_t> others = uses_.take(pointer);
-    for (const cudaStream_t other : others) {
-      ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(other));
-    }
+    wait_for_streams(others);
     if (conf_.sync_always || !others.empty()) {
       ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(stream));
     }

@@ -12,6 +12,7 @@
 
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
+#include "allocators/cuda/streams.h"
 #include "base/bytes.h"
 
 namespace allocmark {
@@ -21,8 +22,6 @@ const std::vector<std::string>& conf_keys() {
   static const std::vector<std::string> keys = {"chunk_mb", "mapped_percent_max", "other_streams"};
   return keys;
 }
-
-caching::Stream number_of(cudaStream_t stream) { return reinterpret_cast<caching::Stream>(stream); }
 
 std::optional<ErrorText> check_conf(std::string_view conf) {
   return read_vmm_stitch_conf(conf).error;

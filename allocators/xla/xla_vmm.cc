@@ -14,13 +14,12 @@
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/cuda_driver.h"
 #include "allocators/cuda/device_memory.h"
+#include "allocators/cuda/streams.h"
 #include "allocators/xla/pages.h"
 #include "base/error.h"
 
 namespace allocmark {
 namespace {
-
-caching::Stream number_of(cudaStream_t stream) { return reinterpret_cast<caching::Stream>(stream); }
 
 class XlaVmmBackend final : public Backend {
  public:
