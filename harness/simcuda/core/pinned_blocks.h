@@ -7,7 +7,9 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 
+#include "harness/simcuda/core/free_blocks.h"
 #include "harness/simcuda/core/units.h"
 
 namespace simcuda {
@@ -22,19 +24,12 @@ class PinnedBlocks {
   [[nodiscard]] Range remove(std::uint64_t address);
 
  private:
-  struct Piece {
-    std::uint64_t size_bytes = 0;
-    std::uint64_t slab = 0;  // where it begins; unused for a long block
-    bool is_in_slab = false;
-    bool is_free = false;
-  };
-  using Pieces = std::map<std::uint64_t, Piece>;
-  // Joins a free piece with the one behind it, where that is free and of the same slab.
-  void join(Pieces::iterator piece);
-  void forget_free(Pieces::iterator piece);
+  // Nobody asks since when a hole is free.
+  static constexpr std::uint64_t kNoMarker = 0;
 
-  Pieces pieces_;
-  std::multimap<std::uint64_t, std::uint64_t> free_;  // addresses by size
+  std::map<std::uint64_t, std::uint64_t> live_;  // bytes that a block takes, by address
+  std::set<std::uint64_t> slabs_;                // addresses
+  FreeBlocks holes_;                             // of slabs
 };
 
 }  // namespace simcuda
