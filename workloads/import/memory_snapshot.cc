@@ -26,12 +26,14 @@ std::uint64_t MemorySnapshot::entry_count(std::size_t device) const {
 }
 
 std::size_t MemorySnapshot::main_device() const {
-  const auto rank = [this](std::size_t device) {
-    return std::pair(failed_on(device), entry_count(device));
-  };
+  if (traces.size() < 2) return 0;
   std::size_t found = 0;
-  for (std::size_t device = 1; device < traces.size(); ++device) {
-    if (rank(device) > rank(found)) found = device;
+  std::pair<bool, std::uint64_t> greatest;  // whether a request failed; entries
+  for (std::size_t device = 0; device < traces.size(); ++device) {
+    const std::pair rank(failed_on(device), entry_count(device));
+    if (rank <= greatest) continue;
+    greatest = rank;
+    found = device;
   }
   return found;
 }

@@ -75,16 +75,21 @@ bool AddressLog::allocate(std::uint64_t address, const BlockSpec& block) {
                       .got = "one more",
                       .next = "record one process and one device to a file"});
   }
-  const auto [found, is_new] = live_.try_emplace(address, 0);
-  if (is_new) found->second = batch.allocate(block);
+  const auto [found, is_new] = live_.try_emplace(address);
+  if (is_new) found->second = {.id = batch.allocate(block), .stream = block.stream};
   return is_new;
+}
+
+std::optional<std::uint32_t> AddressLog::stream_of(std::uint64_t address) const {
+  const auto found = live_.find(address);
+  return found == live_.end() ? std::nullopt : std::optional(found->second.stream);
 }
 
 bool AddressLog::free(std::uint64_t address) {
   if (address == 0) return true;
   const auto found = live_.find(address);
   if (found == live_.end()) return false;
-  batch.free(found->second);
+  batch.free(found->second.id);
   live_.erase(found);
   return true;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -53,12 +54,18 @@ class AddressLog {
     return static_cast<std::uint32_t>(streams_.size());
   }
   [[nodiscard]] std::size_t live_count() const { return live_.size(); }
+  // As stream_index() gave it when the live block there was asked for; nothing where none is.
+  [[nodiscard]] std::optional<std::uint32_t> stream_of(std::uint64_t address) const;
 
   EventBatch batch;
   std::uint64_t failed_count = 0;
 
  private:
-  std::unordered_map<std::uint64_t, std::uint64_t> live_;
+  struct Live {
+    std::uint64_t id = 0;
+    std::uint32_t stream = 0;
+  };
+  std::unordered_map<std::uint64_t, Live> live_;  // by address
   std::unordered_map<std::uint64_t, std::uint32_t> streams_ = {{0, 0}};
 };
 

@@ -55,7 +55,6 @@ class RmmReader {
   std::set<std::string, std::less<>> threads_;
   AddressLog log_;
   std::uint64_t unknown_free_count_ = 0, moved_free_count_ = 0;
-  std::unordered_map<std::uint64_t, std::uint32_t> streams_;  // of live blocks, by address
 };
 
 void RmmReader::fail(std::string what, std::string wanted, std::string got, std::string next) {
@@ -94,11 +93,7 @@ std::uint64_t RmmReader::number(RmmColumn::Index column) {
 }
 
 void RmmReader::note_free(std::uint64_t address, std::uint32_t stream) {
-  const auto asked = streams_.find(address);
-  if (asked != streams_.end()) {
-    moved_free_count_ += asked->second == stream ? 0 : 1;
-    streams_.erase(asked);
-  }
+  moved_free_count_ += log_.stream_of(address).value_or(stream) == stream ? 0 : 1;
   const auto [place, is_new] = freed_lines_.try_emplace(address, lines_.number());
   if (is_new) return;
   fail(fmt::format("{:#x} is freed twice without an allocate in between", address),
@@ -118,7 +113,6 @@ void RmmReader::read_row() {
   if (thread_place_) threads_.emplace(columns_[*thread_place_]);
   if (action == "allocate") {
     freed_lines_.erase(address);
-    streams_[address] = block.stream;
     if (!log_.allocate(address, block)) {
       fail(fmt::format("{:#x} is allocated twice without a free in between", address),
            "the complete log of one process", "", std::string(kMixed));
