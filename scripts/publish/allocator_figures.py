@@ -53,16 +53,14 @@ def utilisation(study):
 def failures_chart(study, workload):
     """Failed requests of all requests, by limit, logarithmic. Lines that lie on each other are one line."""
     style = file_style()
-    limits = sorted(float(limit.rstrip("x")) for limit in study.limits if limit != WHOLE)
+    named = sorted((float(limit.rstrip("x")), limit) for limit in study.limits if limit != WHOLE)
+    limits = [limit for limit, _ in named]
     lines = {}
     for setting in study.settings:
-        points = []
-        for limit in limits:
-            cell = next((study.cell(workload, setting, name) for name in study.limits if name != WHOLE and float(name.rstrip("x")) == limit), None)
-            if cell is not None:
-                points.append((limit, cell["oom_count"] / cell["allocate_count"]))
+        cells = [(limit, study.cell(workload, setting, name)) for limit, name in named]
+        points = tuple((limit, cell["oom_count"] / cell["allocate_count"]) for limit, cell in cells if cell is not None)
         if points:
-            lines.setdefault(tuple(points), []).append(plain(setting))
+            lines.setdefault(points, []).append(plain(setting))
     top, left, right = style.top, 66, style.width - RIGHT
     bottom = top + 280
     drawing = new_drawing(style, bottom + 52 + 15 * len(lines), "Failed requests against memory", workload)

@@ -3,28 +3,14 @@ store are derived by `allocmark report`, so there is one place for each formula.
 
 import json
 import statistics
-import subprocess
-import tempfile
-from pathlib import Path
 
 import folklore
-from raw import PublishError, is_measured
+from raw import PublishError, is_measured, reported
 from text import conf, number, short, size, table, time
 
 PREFIX = "allocators_"  # raw files of this report; SWEEP has more limits of few workloads
 SWEEP = "allocators_sweep"
 WHOLE = "unlimited"
-
-
-def facts_of(binary, environment, cells):
-    """What `allocmark report --format facts` computes of these cells."""
-    with tempfile.TemporaryDirectory() as folder:
-        lines = [json.dumps(line) for line in [environment, *cells]]
-        (Path(folder) / "results.jsonl").write_text("\n".join(lines) + "\n")
-        run = subprocess.run([binary, "report", folder, "--format", "facts"], capture_output=True, text=True)
-    if run.returncode != 0:
-        raise PublishError(f"{binary} report failed: {run.stderr.strip()}")
-    return json.loads(run.stdout)
 
 
 def setting_of(cell):
@@ -43,10 +29,10 @@ class Study:
     def __init__(self, raw, binary, names):
         environment = raw.environment(names[0])
         cells = raw.cells(*names)
-        facts = facts_of(binary, environment, cells)
+        facts = json.loads(reported(binary, environment, cells, "facts"))
         self.cells, self.tails = {}, facts["tails"]
         for cell in cells:
-            cell = {**cell, "regret_share": facts["derived"][cell["cell_id"]].get("regret_share")}
+            cell = {**cell, "regret_share": facts["derived"][cell["cell_id"]].get("regret_share"), "calls": calls(cell)}
             self.cells[(cell["workload"], setting_of(cell), cell["capacity"])] = cell
         self.workloads = list(dict.fromkeys(workload for workload, _, _ in self.cells))
         self.limits = sorted({limit for _, _, limit in self.cells}, key=lambda limit: (limit != WHOLE, -float(limit.rstrip("x")) if limit != WHOLE else 0))
@@ -113,12 +99,6 @@ def failures(study):
     return table(["setting", *headings, "served:"], rows), " / ".join(limits)
 
 
-def device_calls(study):
-    for cell in study.cells.values():
-        cell["calls"] = calls(cell)
-    return by_workload(study, WHOLE, "calls", number)
-
-
 def programs(study):
     rows = []
     for letter, workload in lettered(study.workloads):
@@ -129,16 +109,8 @@ def programs(study):
 
 def findings(raw, path):
     """Each a sentence, its verdict, and the cells that decide it."""
-    cells, out = folklore.Cells(raw), ""
-    for claim in folklore.load_claims(path):
-        results, rows = [], []
-        for check in claim["check"]:
-            result, row = folklore.evaluate(check, cells, {})
-            results.append((check["when"], result))
-            rows.append(row + ["not measured" if result is None else "yes" if result else "no"])
-        out += f"### {claim['id']}. {claim['text']}\n\n{folklore.verdict(results)}\n\n"
-        out += table(["when", "cell", "measured", "against", "so"], rows) + ("\n" + claim["note"] + "\n" if "note" in claim else "") + "\n"
-    return out
+    cells = folklore.Cells(raw)
+    return "".join(folklore.section(claim, *folklore.decided(claim, cells, {})) for claim in folklore.load_claims(path))
 
 
 def report(raw, binary, findings_path):
@@ -166,7 +138,7 @@ def report(raw, binary, findings_path):
             "program itself would do in the step is not in it.\n\n")
     out += by_workload(study, WHOLE, "step_ns_p50", time)
     out += "\n## P99 of one allocate call\n\n" + by_workload(study, WHOLE, "allocate_latency_ns_p99", time)
-    out += "\n## Calls that take memory from the device or give it back, in one pass\n\n" + device_calls(study)
+    out += "\n## Calls that take memory from the device or give it back, in one pass\n\n" + by_workload(study, WHOLE, "calls", number)
     out += "\n## Figures\n\n"
     out += "- [utilisation](figures/utilisation.svg): the best plan over what was reserved, by allocator and program\n"
     if raw.has(SWEEP):

@@ -1,27 +1,15 @@
 """Report: all backends and config strings on training, checkpointing and inference. Raw results flow in; Markdown flows out, whose tables are those of
 `allocmark report`."""
 
-import json
-import subprocess
-import tempfile
-from pathlib import Path
-
-from raw import PublishError, is_measured
+from raw import PublishError, is_measured, reported
 from text import conf, share, short, table, time
 
 WORKLOADS = ("gpt2_train_amp", "gpt2_train_ckpt", "bert_varlen_infer", "llama_lora_varlen_accum")
 
 
 def allocmark_tables(binary, environment, cells):
-    """What `allocmark report --format markdown` prints about these cells."""
-    with tempfile.TemporaryDirectory() as folder:
-        lines = [json.dumps(line) for line in [environment, *cells]]
-        (Path(folder) / "results.jsonl").write_text("\n".join(lines) + "\n")
-        run = subprocess.run([binary, "report", folder, "--format", "markdown"], capture_output=True, text=True)
-    if run.returncode != 0:
-        raise PublishError(f"{binary} report failed: {run.stderr.strip()}")
     # One level down: the page has a title of its own. How to run it again is in commands.txt.
-    text = run.stdout.split("## Run it again")[0]
+    text = reported(binary, environment, cells, "markdown").split("## Run it again")[0]
     return "".join(("#" + line if line.startswith("#") else line) + "\n" for line in text.splitlines())
 
 

@@ -115,23 +115,34 @@ def verdict(results):
     return "**holds only when**: " + "; ".join(when for when, result in known if result)
 
 
+def decided(claim, cells, accepted):
+    """(the verdict of each part, a row for each check)."""
+    by_part, rows = {}, []
+    for check in claim.get("check", []):
+        result, row = evaluate(check, cells, accepted)
+        by_part.setdefault(check.get("part", ""), []).append((check["when"], result))
+        rows.append(row + ["not measured" if result is None else "yes" if result else "no"])
+    return [f"{part}: {verdict(results)}" if part else verdict(results) for part, results in by_part.items()], rows
+
+
+def section(claim, parts, rows):
+    """A claim with its verdicts and the cells that decide it."""
+    note = "\n" + claim["note"] + "\n" if "note" in claim else ""
+    return (f"### {claim['id']}. {claim['text']}\n\n" + "<br>".join(parts) + "\n\n" +
+            table(["when", "cell", "measured", "against", "so"], rows) + note + "\n")
+
+
 def report(raw, _binary, claims_path):
     accepted_path = raw.folder / "raw" / "claims_confs.json"
     accepted = json.loads(accepted_path.read_text()) if accepted_path.is_file() else {}
     cells = Cells(raw)
     summary, details = [], ""
     for claim in load_claims(claims_path):
-        by_part, rows = {}, []
-        for check in claim.get("check", []):
-            result, row = evaluate(check, cells, accepted)
-            by_part.setdefault(check.get("part", ""), []).append((check["when"], result))
-            rows.append(row + ["not measured" if result is None else "yes" if result else "no"])
-        parts = [f"{part}: {verdict(results)}" if part else verdict(results) for part, results in by_part.items()]
+        parts, rows = decided(claim, cells, accepted)
         said = "<br>".join(parts) if parts else f"not tested: {claim['untested']}"
         summary.append([claim["id"], claim["text"], said])
         if rows:
-            details += f"### {claim['id']}. {claim['text']}\n\n" + "<br>".join(parts) + "\n\n"
-            details += table(["when", "cell", "measured", "against", "so"], rows) + ("\n" + claim["note"] + "\n" if "note" in claim else "") + "\n"
+            details += section(claim, parts, rows)
     out = "# Claims about GPU memory allocation, measured\n\n"
     out += ("Claims that articles and manuals repeat, in our words, each with checks on measured cells. A check compares two stored "
             "numbers; a claim holds where all its checks are true. What the checks are is in `results/published/claims.toml`, and "

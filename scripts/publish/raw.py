@@ -2,6 +2,8 @@
 
 import json
 import lzma
+import subprocess
+import tempfile
 from pathlib import Path
 
 
@@ -61,6 +63,17 @@ class Raw:
     def profile(self):
         path = self.folder / "raw" / "profile.json"
         return json.loads(path.read_text()) if path.is_file() else None
+
+
+def reported(binary, environment, cells, form):
+    """What `allocmark report --format FORM` prints about these cells."""
+    with tempfile.TemporaryDirectory() as folder:
+        lines = [json.dumps(line) for line in [environment, *cells]]
+        (Path(folder) / "results.jsonl").write_text("\n".join(lines) + "\n")
+        run = subprocess.run([binary, "report", folder, "--format", form], capture_output=True, text=True)
+    if run.returncode != 0:
+        raise PublishError(f"{binary} report failed: {run.stderr.strip()}")
+    return run.stdout
 
 
 def key_of(cell):

@@ -253,10 +253,10 @@ class Allocators(unittest.TestCase):
                  for capacity, count in (("unlimited", 0), ("1.05x", 2 if conf else 0))]
         regrets = {str(index): {"regret_share": 0.5 if index % 4 == 3 else 0.25} for index in range(1, len(cells) + 1)}
         self.raw = Folder({"allocators_training": {"gpu_name": "A card"}}, allocators_training=cells, allocators_sweep=cells).raw
-        allocators.facts_of, self.kept = lambda *_: {"derived": regrets, "tails": {}}, allocators.facts_of
+        allocators.reported, self.kept = lambda *_: json.dumps({"derived": regrets, "tails": {}}), allocators.reported
 
     def tearDown(self):
-        allocators.facts_of = self.kept
+        allocators.reported = self.kept
 
     def study(self):
         return allocators.Study(self.raw, None, ["allocators_training"])
@@ -270,7 +270,7 @@ class Allocators(unittest.TestCase):
         table, limits = allocators.failures(study)
         self.assertEqual(limits, "1.05x")
         self.assertIn("| `caching` `x:1` | 2 | 2 | 0 |", table)
-        self.assertIn("| `caching` | 4 | 4 |", allocators.device_calls(study))
+        self.assertIn("| `caching` | 4 | 4 |", allocators.by_workload(study, "unlimited", "calls", allocators.number))
 
     def test_a_release_of_a_recording_is_dropped_but_of_another_allocator_kept(self):
         self.assertEqual(allocators.setting_of({"allocator": "caching@2.11", "conf": ""}), ("caching", ""))
