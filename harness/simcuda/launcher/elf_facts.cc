@@ -13,10 +13,6 @@
 namespace simcuda {
 namespace {
 
-// The runtime makes shared memory of this name; its archive's objects have symbols like the other.
-constexpr std::string_view kRuntimeMark = "/cudart.shm.";
-constexpr std::string_view kArchiveMark = "libcudart_static_";
-
 // A copy of the object at `offset`; nothing where the file ends before.
 template <class T>
 std::optional<T> read_at(std::string_view bytes, std::uint64_t offset) {
@@ -71,9 +67,6 @@ ElfFacts read_elf_facts(const std::string& path) {
       read_dynamic(bytes, *section, *strings, facts);
     }
   }
-  facts.has_static_runtime = bytes.find(kRuntimeMark) != std::string_view::npos;
-  facts.names_static_runtime =
-      facts.has_static_runtime && bytes.find(kArchiveMark) != std::string_view::npos;
   return facts;
 }
 

@@ -1,5 +1,5 @@
 // How a program gets its CUDA runtime, read from its file. In: a path. Out: what the dynamic linker
-// will load for it, and marks of a runtime inside.
+// will load for it.
 #pragma once
 
 #include <string>
@@ -8,11 +8,9 @@
 namespace simcuda {
 
 struct ElfFacts {
-  bool is_elf = false;                // 64 bit; scripts are not
-  std::vector<std::string> needed;    // libraries by name, as the file lists them
-  bool has_rpath = false;             // DT_RPATH, which is asked before LD_LIBRARY_PATH
-  bool has_static_runtime = false;    // the static CUDA runtime's code is in the file
-  bool names_static_runtime = false;  // and its symbol table still says where
+  bool is_elf = false;              // 64 bit; scripts are not
+  std::vector<std::string> needed;  // libraries by name, as the file lists them
+  bool has_rpath = false;           // DT_RPATH, which is asked before LD_LIBRARY_PATH
 };
 
 // Throws std::runtime_error where the file cannot be read.

@@ -25,9 +25,6 @@ constexpr int kCannotRun = 125;
 constexpr int kCannotStart = 126;
 constexpr int kNoSuchProgram = 127;
 constexpr const char* kOurRuntime = "libcudart.so." SIMCUDA_MAJOR;
-constexpr const char* kHowToLink =
-    "Link the shared runtime: nvcc -cudart shared, CMAKE_CUDA_RUNTIME_LIBRARY Shared, or "
-    "CUDA::cudart.";
 
 // As the shell finds it; empty where there is none.
 std::string find_program(const std::string& name) {
@@ -53,12 +50,6 @@ std::string obstacle(const simcuda::ElfFacts& facts) {
       return "needs " + library + ", and this simcuda is " + kOurRuntime +
              ". Build both with the same major version of the CUDA toolkit.";
     }
-  }
-  if (facts.has_static_runtime && !facts.names_static_runtime) {
-    return std::string(
-               "carries the static CUDA runtime, and no symbol table that says where (it was "
-               "stripped): its calls cannot be redirected. ") +
-           kHowToLink;
   }
   return "";
 }

@@ -126,11 +126,22 @@ class Binary {
       }
     }
   }
+  // The table that the section names, or the file's one: cuBLAS has images that name none.
+  [[nodiscard]] Elf64_Shdr symbols_of(const Elf64_Shdr& info) const {
+    Elf64_Shdr found = section_at(info.sh_link);
+    if (found.sh_type != SHT_SYMTAB) found = {};
+    for_each_section([&](const Elf64_Shdr& section, std::string_view) {
+      if (found.sh_type != SHT_SYMTAB && section.sh_type == SHT_SYMTAB) found = section;
+    });
+    return found;
+  }
   // A record of all kernels: the kernel's symbol, and a number.
   void read_total(const Elf64_Shdr& info, unsigned what, const unsigned char* data,
                   CodeFacts& facts) const {
-    const Elf64_Shdr symbols = section_at(info.sh_link);
-    const Elf64_Sym symbol = symbol_at(symbols, value_at<std::uint32_t>(data));
+    const Elf64_Shdr symbols = symbols_of(info);
+    const std::uint32_t index = value_at<std::uint32_t>(data);
+    if (index >= symbols.sh_size / sizeof(Elf64_Sym)) return;
+    const Elf64_Sym symbol = symbol_at(symbols, index);
     KernelFacts* const kernel =
         kernel_named(facts, text_at(section_at(symbols.sh_link), symbol.st_name));
     if (kernel == nullptr) return;

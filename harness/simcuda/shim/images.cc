@@ -68,7 +68,8 @@ bool has_kernel(const Image& image, std::string_view name) {
                      [&](const KernelFacts& facts) { return facts.name == name; });
 }
 
-// Memory with the variable's first bytes; 0 where there is none left.
+}  // namespace
+
 std::uint64_t place_variable(SimulatedDevice& device, const VariableFacts& variable) {
   std::uint64_t address = 0;
   {
@@ -83,8 +84,6 @@ std::uint64_t place_variable(SimulatedDevice& device, const VariableFacts& varia
   std::copy_n(variable.first_bytes.data(), first_count, bytes.data);
   return address;
 }
-
-}  // namespace
 
 CUresult load_image(void** result, const void* data) {
   if (result == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -137,6 +136,18 @@ CUresult find_kernel(void** result, const void* handle, const char* name) {
   if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (!has_kernel(*image, name)) return CUDA_ERROR_NOT_FOUND;
   *result = kernel_in(*image, name);
+  return CUDA_SUCCESS;
+}
+
+CUresult find_registered_kernel(void** result, const char* name) {
+  const std::lock_guard lock(images().mutex);
+  static Image* const unread = [] {
+    Image& image = images().images.emplace_back();
+    image.facts.kind = CodeFacts::Kind::Unread;
+    images().image_of.emplace(&image, &image);
+    return &image;
+  }();
+  *result = kernel_in(*unread, name);
   return CUDA_SUCCESS;
 }
 

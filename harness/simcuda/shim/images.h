@@ -13,6 +13,7 @@
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/code_facts.h"
+#include "harness/simcuda/shim/simulated_device.h"
 
 namespace simcuda {
 
@@ -25,11 +26,16 @@ namespace simcuda {
 [[nodiscard]] bool is_live_image(const void* image);
 
 [[nodiscard]] CUresult find_kernel(void** result, const void* image, const char* name);
+// A kernel that a program registered with the runtime; its image is not read.
+[[nodiscard]] CUresult find_registered_kernel(void** result, const char* name);
 // All kernels of the image; the error where it is none, or nothing is known of what it holds.
 [[nodiscard]] CUresult list_kernels(std::vector<void*>& result, const void* image);
 // Memory of the variable on the thread's device, which is taken at the first call.
 [[nodiscard]] CUresult find_variable(ThreadState& thread, CUdeviceptr* address,
                                      std::size_t* size_bytes, const void* image, const char* name);
+
+// Memory with the variable's first bytes; 0 where there is none left.
+[[nodiscard]] std::uint64_t place_variable(SimulatedDevice& device, const VariableFacts& variable);
 
 // A kernel as its image describes it, and what the program has set since.
 struct LoadedKernel {

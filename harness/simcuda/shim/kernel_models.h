@@ -27,8 +27,9 @@ void read_kernel_durations();
 [[nodiscard]] cudaError_t launch_kernel(ThreadState& thread, const std::string& name,
                                         void** arguments, cudaStream_t stream);
 
-// The mangled name of a kernel that the program registered for this host function; empty where it
-// did not.
+// The mangled name of a kernel that the program registered for this host function, or got as a
+// handle of this value. Where a static
+// runtime took the registration, the function's place. Empty where the program did neither.
 [[nodiscard]] std::string registered_kernel_name(const void* function);
 
 }  // namespace simcuda

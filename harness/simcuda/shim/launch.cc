@@ -16,9 +16,11 @@
 #include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/gaps.h"
 #include "harness/simcuda/shim/host_functions.h"
+#include "harness/simcuda/shim/images.h"
 #include "harness/simcuda/shim/kernel_models.h"
 #include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
+#include "harness/simcuda/shim/static_runtime.h"
 
 namespace simcuda {
 namespace {
@@ -49,9 +51,13 @@ Kernels& kernels() {
 
 std::string registered_kernel_name(const void* function) {
   Kernels& all = kernels();
-  const std::lock_guard lock(all.mutex);
-  const auto found = all.names.find(function);
-  return found == all.names.end() ? std::string() : found->second;
+  {
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.names.find(function);
+    if (found != all.names.end()) return found->second;
+  }
+  if (const char* const name = kernel_name(function); name != nullptr) return name;
+  return kernel_of_redirected_module(function);
 }
 
 namespace {
@@ -204,11 +210,6 @@ SIMCUDA_EXPORT void __cudaRegisterFunction(void** /*handle*/, const char* host_f
   const std::lock_guard lock(all.mutex);
   all.names[host_function] = device_name;
 }
-
-SIMCUDA_EXPORT void __cudaRegisterVar(void** /*handle*/, char* /*host_variable*/,
-                                      char* /*device_address*/, const char* /*device_name*/,
-                                      int /*is_external*/, size_t /*size_bytes*/,
-                                      int /*is_constant*/, int /*is_global*/) {}
 
 // ---- launches
 

@@ -78,6 +78,8 @@ bool is_second_word(const char* variable, std::string_view first, std::string_vi
                            std::string(second) + ", got '" + std::string(word) + "'");
 }
 
+}  // namespace
+
 std::string folder_of_this_library() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<void*>(&start_library), &info) == 0 || info.dli_fname == nullptr) {
@@ -85,6 +87,8 @@ std::string folder_of_this_library() {
   }
   return std::filesystem::path(info.dli_fname).parent_path().string();
 }
+
+namespace {
 
 // A thread that only sleeps, as the driver of a GPU has some in every process: the C library takes
 // mutexes and its heap's lock without atomic operations while a process has one thread, so that

@@ -15,6 +15,9 @@ void start_library();
 void start_if_needed();
 [[nodiscard]] const std::string& start_error();
 
+// Where this file lies, and with it profiles and the library for CUDA 12.
+[[nodiscard]] std::string folder_of_this_library();
+
 [[nodiscard]] int device_count();
 // Null where there is no such device.
 [[nodiscard]] SimulatedDevice* device_at(int index);

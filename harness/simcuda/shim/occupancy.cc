@@ -1,6 +1,6 @@
 // How many blocks of a kernel fit on a multiprocessor, by the device's limits of threads, blocks
 // and shared memory. Registers are not known: kernels have no code here. In: block sizes. Out:
-// numbers of blocks.
+// numbers of blocks, or the shared memory that so many leave to each.
 #include <algorithm>
 
 #include "harness/simcuda/shim/kernel_models.h"
@@ -41,6 +41,89 @@ cudaError_t blocks_per_processor(const ThreadState& thread, int* block_count, Bl
   *block_count =
       block_bytes == 0 ? count : std::min(count, static_cast<int>(processor_bytes / block_bytes));
   return cudaSuccess;
+}
+
+// Shared memory that each block can have while `block_count` of them fit; 0 where none can.
+cudaError_t bytes_left_per_block(const ThreadState& thread, std::size_t* dynamic_bytes,
+                                 int block_count, int block_size) {
+  int count_max = 0;
+  const cudaError_t error = blocks_per_processor(thread, &count_max, {block_size, 0});
+  if (error != cudaSuccess) return error;
+  if (dynamic_bytes == nullptr || block_count <= 0) return cudaErrorInvalidValue;
+  *dynamic_bytes = 0;
+  if (block_count > count_max) return cudaSuccess;
+  const auto limit_bytes = [&](cudaDeviceAttr id) {
+    return static_cast<std::size_t>(current_device(thread)->profile.attributes.at(id));
+  };
+  constexpr std::size_t kSharedUnitBytes = 128;
+  const std::size_t share_bytes = limit_bytes(cudaDevAttrMaxSharedMemoryPerMultiprocessor) /
+                                  static_cast<std::size_t>(block_count);
+  *dynamic_bytes = std::min(share_bytes / kSharedUnitBytes * kSharedUnitBytes -
+                                limit_bytes(cudaDevAttrReservedSharedMemoryPerBlock),
+                            limit_bytes(cudaDevAttrMaxSharedMemoryPerBlockOptin));
+  return cudaSuccess;
+}
+
+// A launch with clusters, as the runtime and the driver both write it.
+struct ClusterLaunch {
+  BlockShape block;
+  std::uint64_t blocks_per_cluster = 1;
+};
+
+// Groups of processors, of which one holds a cluster, are not known: all clusters that processors
+// have room for are counted.
+cudaError_t clusters_on_device(const ThreadState& thread, int* cluster_count,
+                               const ClusterLaunch& launch) {
+  int count = 0;
+  const cudaError_t error = blocks_per_processor(thread, &count, launch.block);
+  if (error != cudaSuccess) return error;
+  if (cluster_count == nullptr || launch.blocks_per_cluster == 0) return cudaErrorInvalidValue;
+  const int processors =
+      current_device(thread)->profile.attributes.at(cudaDevAttrMultiProcessorCount);
+  *cluster_count =
+      static_cast<int>(static_cast<std::uint64_t>(count) * static_cast<std::uint64_t>(processors) /
+                       launch.blocks_per_cluster);
+  return cudaSuccess;
+}
+
+// Every device that has clusters takes this many blocks in one.
+cudaError_t largest_cluster(int* block_count) {
+  constexpr int kPortableBlocksMax = 8;
+  if (block_count == nullptr) return cudaErrorInvalidValue;
+  *block_count = kPortableBlocksMax;
+  return cudaSuccess;
+}
+
+int thread_count(std::uint64_t x, std::uint64_t y, std::uint64_t z) {
+  constexpr std::uint64_t kTooMany = 1 << 20;
+  return static_cast<int>(std::min(x * y * z, kTooMany));
+}
+
+template <class Dimensions>
+std::uint64_t block_count(const Dimensions& cluster) {
+  return std::uint64_t{cluster.x} * cluster.y * cluster.z;
+}
+
+ClusterLaunch to_launch(const cudaLaunchConfig_t& asked) {
+  ClusterLaunch launch;
+  launch.block = {thread_count(asked.blockDim.x, asked.blockDim.y, asked.blockDim.z),
+                  asked.dynamicSmemBytes};
+  for (unsigned i = 0; i < asked.numAttrs; ++i) {
+    if (asked.attrs[i].id != cudaLaunchAttributeClusterDimension) continue;
+    launch.blocks_per_cluster = block_count(asked.attrs[i].val.clusterDim);
+  }
+  return launch;
+}
+
+ClusterLaunch to_launch(const CUlaunchConfig& asked) {
+  ClusterLaunch launch;
+  launch.block = {thread_count(asked.blockDimX, asked.blockDimY, asked.blockDimZ),
+                  asked.sharedMemBytes};
+  for (unsigned i = 0; i < asked.numAttrs; ++i) {
+    if (asked.attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
+    launch.blocks_per_cluster = block_count(asked.attrs[i].value.clusterDim);
+  }
+  return launch;
 }
 
 // The largest block that fills a processor's threads, and blocks of it for all processors.
@@ -90,6 +173,43 @@ SIMCUDA_EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlag
       });
 }
 
+SIMCUDA_EXPORT cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* dynamic_bytes,
+                                                                     const void* function,
+                                                                     int block_count,
+                                                                     int block_size) {
+  return runtime_call<"cudaOccupancyAvailableDynamicSMemPerBlock">(
+      {number(function)}, [&](ThreadState& thread) {
+        return bytes_left_per_block(thread, dynamic_bytes, block_count, block_size);
+      });
+}
+
+SIMCUDA_DRIVER(cuOccupancyAvailableDynamicSMemPerBlock,
+               (size_t * dynamic_bytes, CUfunction function, int block_count, int block_size),
+               (number(function)),
+               bytes_left_per_block(thread, dynamic_bytes, block_count, block_size))
+SIMCUDA_EXPORT cudaError_t cudaOccupancyMaxActiveClusters(int* cluster_count, const void* function,
+                                                          const cudaLaunchConfig_t* asked) {
+  return runtime_call<"cudaOccupancyMaxActiveClusters">(
+      {number(function)}, [&](ThreadState& thread) {
+        return asked == nullptr ? cudaErrorInvalidValue
+                                : clusters_on_device(thread, cluster_count, to_launch(*asked));
+      });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaOccupancyMaxPotentialClusterSize(int* size, const void* function,
+                                                                const cudaLaunchConfig_t*) {
+  return runtime_call<"cudaOccupancyMaxPotentialClusterSize">(
+      {number(function)}, [&](ThreadState&) { return largest_cluster(size); });
+}
+
+SIMCUDA_DRIVER(cuOccupancyMaxActiveClusters,
+               (int* cluster_count, CUfunction function, const CUlaunchConfig* asked),
+               (number(function)),
+               asked == nullptr ? cudaErrorInvalidValue
+                                : clusters_on_device(thread, cluster_count, to_launch(*asked)))
+SIMCUDA_DRIVER(cuOccupancyMaxPotentialClusterSize,
+               (int* size, CUfunction function, const CUlaunchConfig*), (number(function)),
+               largest_cluster(size))
 SIMCUDA_DRIVER(cuOccupancyMaxActiveBlocksPerMultiprocessor,
                (int* block_count, CUfunction function, int block_size, size_t dynamic_bytes),
                (number(function)),

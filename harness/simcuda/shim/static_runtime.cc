@@ -15,17 +15,23 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "harness/simcuda/core/units.h"
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/function_names.h"
+#include "harness/simcuda/shim/kernel_registrations.h"
+#include "harness/simcuda/shim/older_runtime.h"
 #include "harness/simcuda/shim/sanitizers.h"
+#include "harness/simcuda/shim/stripped_runtime.h"
 
 namespace simcuda {
 namespace {
@@ -82,15 +88,10 @@ class MappedFile {
   std::size_t size_bytes_ = 0;
 };
 
-struct Function {
-  std::uint64_t address = 0;
-  std::uint64_t room_bytes = 0;  // to the next function, padding included
-  std::string name;
-};
-
 // The functions of the static runtime that a symbol table names; none where it has no such runtime.
-std::vector<Function> runtime_functions(const MappedFile& file, const Elf64_Shdr& symbols,
-                                        const Elf64_Shdr& strings, std::uint64_t load_address) {
+std::vector<RuntimeFunction> runtime_functions(const MappedFile& file, const Elf64_Shdr& symbols,
+                                               const Elf64_Shdr& strings,
+                                               std::uint64_t load_address) {
   const std::uint64_t count = symbols.sh_size / sizeof(Elf64_Sym);
   const auto* symbol = file.at<Elf64_Sym>(symbols.sh_offset, count);
   const char* const names = file.at<char>(strings.sh_offset, strings.sh_size);
@@ -99,7 +100,7 @@ std::vector<Function> runtime_functions(const MappedFile& file, const Elf64_Shdr
   }
   bool is_static_runtime = false;
   std::set<std::uint64_t> starts;
-  std::vector<Function> functions;
+  std::vector<RuntimeFunction> functions;
   for (std::uint64_t i = 0; i < count; ++i) {
     if (symbol[i].st_name >= strings.sh_size) {
       continue;
@@ -119,16 +120,16 @@ std::vector<Function> runtime_functions(const MappedFile& file, const Elf64_Shdr
                            .name = name});
     }
   }
-  for (Function& function : functions) {
+  for (RuntimeFunction& function : functions) {
     const auto next = starts.upper_bound(function.address);
     if (next != starts.end()) {
       function.room_bytes = std::min(function.room_bytes, *next - function.address);
     }
   }
-  return is_static_runtime ? functions : std::vector<Function>{};
+  return is_static_runtime ? functions : std::vector<RuntimeFunction>{};
 }
 
-std::vector<Function> runtime_functions(const char* path, std::uint64_t load_address) {
+std::vector<RuntimeFunction> runtime_functions(const char* path, std::uint64_t load_address) {
   const MappedFile file(path);
   const auto* header = file.at<Elf64_Ehdr>(0);
   if (header == nullptr || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
@@ -144,40 +145,151 @@ std::vector<Function> runtime_functions(const char* path, std::uint64_t load_add
   return {};
 }
 
-bool write_jump(std::uint64_t from, const void* to) {
-  const std::uint64_t page_bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  const std::uint64_t lo = from & ~(page_bytes - 1);
-  void* const pages = reinterpret_cast<void*>(lo);
-  const std::uint64_t size_bytes = from + kJumpBytes - lo;
-  if (mprotect(pages, size_bytes, PROT_READ | PROT_WRITE | PROT_EXEC) != 0) {
-    return false;
+// The pages from the first function to the end of the last one's jump, which can be written while
+// this lives.
+class WritableCode {
+ public:
+  explicit WritableCode(const std::vector<RuntimeFunction>& functions) {
+    const auto by_address = [](const RuntimeFunction& one, const RuntimeFunction& other) {
+      return one.address < other.address;
+    };
+    if (functions.empty()) return;
+    const auto [first, last] = std::minmax_element(functions.begin(), functions.end(), by_address);
+    const std::uint64_t page_bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    const std::uint64_t begin = first->address & ~(page_bytes - 1);
+    pages_ = reinterpret_cast<void*>(begin);
+    size_bytes_ = last->address + kJumpBytes - begin;
+    can_write_ = mprotect(pages_, size_bytes_, PROT_READ | PROT_WRITE | PROT_EXEC) == 0;
   }
-  std::memcpy(reinterpret_cast<void*>(from), kJump.data(), kJump.size());
-  std::memcpy(reinterpret_cast<void*>(from + kJump.size()), &to, sizeof to);
-  return mprotect(pages, size_bytes, PROT_READ | PROT_EXEC) == 0;
-}
+  ~WritableCode() {
+    if (can_write_) mprotect(pages_, size_bytes_, PROT_READ | PROT_EXEC);
+  }
+  WritableCode(const WritableCode&) = delete;
+  WritableCode& operator=(const WritableCode&) = delete;
+
+  // False where the code cannot be written, or the function is too short.
+  [[nodiscard]] bool write_jump(const RuntimeFunction& from, const void* to) const {
+    if (!can_write_ || from.room_bytes < kJumpBytes) return false;
+    std::memcpy(reinterpret_cast<void*>(from.address), kJump.data(), kJump.size());
+    std::memcpy(reinterpret_cast<void*>(from.address + kJump.size()), &to, sizeof to);
+    return true;
+  }
+
+ private:
+  void* pages_ = nullptr;
+  std::uint64_t size_bytes_ = 0;
+  bool can_write_ = false;
+};
+
+struct RedirectedModule {
+  std::string path;
+  std::optional<Registrations> registrations;  // read when one is asked for
+};
 
 struct SeenModules {
   std::mutex mutex;
   std::set<std::string> seen;                     // load address and path
   std::map<std::uint64_t, bool> carries_runtime;  // by load address
+  std::map<std::uint64_t, RedirectedModule> redirected;
 };
 SeenModules& seen_modules() { return made_once<SeenModules>(); }
 
+// The linker gives the program itself no name.
+std::string path_of(const char* name) {
+  std::error_code unreadable;
+  return *name != '\0' ? name
+                       : std::filesystem::read_symlink("/proc/self/exe", unreadable).string();
+}
+
+bool is_simcuda(const dl_phdr_info& module) {
+  Dl_info ours{};
+  return dladdr(reinterpret_cast<void*>(&redirect_static_runtimes), &ours) != 0 &&
+         ours.dli_fbase == reinterpret_cast<void*>(module.dlpi_addr);
+}
+
+void cannot_redirect(const std::string& name, const dl_phdr_info& module, const char* reason) {
+  std::fprintf(stderr, "simcuda: cannot redirect %s of the static CUDA runtime in %s: %s\n",
+               name.c_str(), path_of(module.dlpi_name).c_str(), reason);
+}
+
+// By its symbol table, which names all functions, or else by its code.
+StrippedRuntime runtime_in(const dl_phdr_info& module) {
+  if (is_simcuda(module)) return {};
+  StrippedRuntime found{
+      .functions = runtime_functions(path_of(module.dlpi_name).c_str(), module.dlpi_addr),
+      .ambiguous = {},
+      .version = 0};
+  if (found.functions.empty()) {
+    return may_carry_runtime(module) ? find_stripped_runtime(module) : StrippedRuntime();
+  }
+  for (const RuntimeFunction& function : found.functions) {
+    if (function.name == "cudaRuntimeGetVersion") {
+      found.version = runtime_version(module, function.address);
+    }
+  }
+  return found;
+}
+
+// Returns 1 where simcuda's older library has to be loaded first.
 int redirect_module(dl_phdr_info* module, std::size_t, void*) {
-  const char* const path = *module->dlpi_name == '\0' ? "/proc/self/exe" : module->dlpi_name;
-  if (!seen_modules().seen.insert(std::to_string(module->dlpi_addr) + path).second) return 0;
-  for (const Function& function : runtime_functions(path, module->dlpi_addr)) {
-    const void* const ours = own_function(function.name);
+  SeenModules& all = seen_modules();
+  const std::string key = std::to_string(module->dlpi_addr) + module->dlpi_name;
+  if (all.seen.contains(key)) return 0;
+  const StrippedRuntime runtime = runtime_in(*module);
+  if (needs_older_library(runtime.version)) return 1;
+  all.seen.insert(key);
+  const WritableCode code(runtime.functions);
+  for (const RuntimeFunction& function : runtime.functions) {
+    const void* const ours = function_for_runtime(runtime.version, function.name);
     if (ours == nullptr) {
       continue;  // of the runtime's inside, or the program's own
     }
-    if (function.room_bytes < kJumpBytes || !write_jump(function.address, ours)) {
-      std::fprintf(stderr, "simcuda: cannot redirect %s of the static CUDA runtime in %s\n",
-                   function.name.c_str(), path);
+    if (code.write_jump(function, ours)) {
+      all.redirected[module->dlpi_addr].path = path_of(module->dlpi_name);
+    } else {
+      cannot_redirect(function.name, *module, "it is too short, or its memory is locked");
     }
   }
+  for (const std::string& name : runtime.ambiguous) {
+    cannot_redirect(name, *module, "two functions carry that name");
+  }
   return 0;
+}
+
+Registrations registrations_of(std::uint64_t load_address) {
+  struct Search {
+    std::uint64_t load_address = 0;
+    Registrations found;
+  };
+  Search search{.load_address = load_address, .found = {}};
+  const auto visit = [](dl_phdr_info* module, std::size_t, void* wanted) {
+    auto& asked = *static_cast<Search*>(wanted);
+    if (module->dlpi_addr != asked.load_address) return 0;
+    asked.found = read_registrations(*module);
+    return 1;
+  };
+  dl_iterate_phdr(visit, &search);
+  return search.found;
+}
+
+const link_map* module_around(const void* address) {
+  Dl_info info{};
+  link_map* module = nullptr;
+  return dladdr1(address, &info, reinterpret_cast<void**>(&module), RTLD_DL_LINKMAP) == 0 ? nullptr
+                                                                                          : module;
+}
+
+// The redirected module around the address, its registrations read; null where there is none. With
+// the lock held.
+RedirectedModule* redirected_around(const void* address, std::uint64_t* load_address) {
+  const link_map* const module = module_around(address);
+  if (module == nullptr) return nullptr;
+  *load_address = module->l_addr;
+  const auto found = seen_modules().redirected.find(module->l_addr);
+  if (found == seen_modules().redirected.end()) return nullptr;
+  RedirectedModule& redirected = found->second;
+  if (!redirected.registrations) redirected.registrations = registrations_of(module->l_addr);
+  return &redirected;
 }
 
 }  // namespace
@@ -185,26 +297,56 @@ int redirect_module(dl_phdr_info* module, std::size_t, void*) {
 // Called for each library that programs open, so modules are looked at once only.
 void redirect_static_runtimes() {
   const std::lock_guard lock(seen_modules().mutex);
-  dl_iterate_phdr(&redirect_module, nullptr);
+  if (dl_iterate_phdr(&redirect_module, nullptr) != 0) {
+    load_older_library();
+    dl_iterate_phdr(&redirect_module, nullptr);
+  }
 }
 
 bool carries_static_runtime(const void* address) {
-  Dl_info info{};
-  link_map* module = nullptr;
-  if (dladdr1(address, &info, reinterpret_cast<void**>(&module), RTLD_DL_LINKMAP) == 0 ||
-      module == nullptr) {
+  const link_map* const module = module_around(address);
+  if (module == nullptr) {
     return false;
   }
   const std::lock_guard lock(seen_modules().mutex);
   const auto [known, is_new] = seen_modules().carries_runtime.try_emplace(module->l_addr, false);
   if (is_new) {
-    const MappedFile file(*module->l_name == '\0' ? "/proc/self/exe" : module->l_name);
+    const MappedFile file(path_of(module->l_name).c_str());
     known->second = file.text().find(kRuntimeMark) != std::string_view::npos;
   }
   return known->second;
 }
 
+std::string kernel_of_redirected_module(const void* function) {
+  const std::lock_guard lock(seen_modules().mutex);
+  std::uint64_t load_address = 0;
+  const RedirectedModule* const module = redirected_around(function, &load_address);
+  if (module == nullptr) return {};
+  const auto address = reinterpret_cast<std::uint64_t>(function);
+  const auto kernel = module->registrations->kernels.find(address);
+  if (kernel != module->registrations->kernels.end()) return kernel->second;
+  std::array<char, 32> place{};
+  std::snprintf(place.data(), place.size(), "+0x%llx",
+                static_cast<unsigned long long>(address - load_address));
+  return module->path.substr(module->path.rfind('/') + 1) + place.data();
+}
+
+std::optional<VariableFacts> variable_of_redirected_module(const void* variable) {
+  const std::lock_guard lock(seen_modules().mutex);
+  std::uint64_t load_address = 0;
+  const RedirectedModule* const module = redirected_around(variable, &load_address);
+  if (module == nullptr) return std::nullopt;
+  const auto& variables = module->registrations->variables;
+  const auto found = variables.find(reinterpret_cast<std::uint64_t>(variable));
+  return found == variables.end() ? std::nullopt : std::optional(found->second);
+}
+
 void explain_static_runtime(const void* caller) {
+  if (const link_map* const module = module_around(caller); module != nullptr) {
+    const std::lock_guard lock(seen_modules().mutex);
+    // What is left of it records kernels, and does without the driver.
+    if (seen_modules().redirected.contains(module->l_addr)) return;
+  }
   static std::atomic<bool> said{false};
   if (said.exchange(true)) {
     return;
@@ -213,14 +355,19 @@ void explain_static_runtime(const void* caller) {
   const bool found = dladdr(caller, &module) != 0 && module.dli_fname != nullptr;
   std::fprintf(stderr,
                "simcuda: %s carries the static CUDA runtime, which simcuda cannot take the place "
-               "of (it was stripped, or not started by simcuda-run); its calls fail as with a "
-               "driver that is too old. Link the shared runtime: nvcc "
+               "of (its functions were not recognised, or it was not started by simcuda-run); its "
+               "calls fail as with a driver that is too old. Link the shared runtime: nvcc "
                "-cudart shared, CMAKE_CUDA_RUNTIME_LIBRARY Shared, or CUDA::cudart\n",
                found ? module.dli_fname : "a module");
 }
 
-// For simcuda-run's dlopen.
+// For simcuda-run's dlopen. Before our start-up code has looked once, our functions cannot be
+// found.
 SIMCUDA_EXPORT void simcu_redirect_static_runtimes() {
+  {
+    const std::lock_guard lock(seen_modules().mutex);
+    if (seen_modules().seen.empty()) return;
+  }
   if (std::getenv("SIMCUDA_REDIRECT_STATIC") != nullptr) redirect_static_runtimes();
 }
 

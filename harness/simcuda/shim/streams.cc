@@ -188,5 +188,8 @@ SIMCUDA_EXPORT cudaError_t cudaDeviceSynchronize() {
 
 SIMCUDA_DRIVER(cuStreamGetCtx, (CUstream stream, CUcontext* context), (number(stream)),
                stream_context(thread, stream, context))
+// There are no such contexts here, so a stream has none.
+SIMCUDA_DRIVER(cuStreamGetGreenCtx, (CUstream stream, CUgreenCtx* context), (number(stream)),
+               context == nullptr ? cudaErrorInvalidValue : (*context = nullptr, cudaSuccess))
 
 }  // namespace simcuda

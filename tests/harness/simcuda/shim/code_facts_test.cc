@@ -1,8 +1,11 @@
 // Facts of device code, against a binary and a fat binary that nvcc made of code_facts_kernels.cu.
 #include "harness/simcuda/shim/code_facts.h"
 
+#include <elf.h>
+
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -66,6 +69,24 @@ TEST_CASE("a binary says what its kernels take, and what its variables begin wit
     CHECK(variable(facts, "zeros").first_bytes.empty());
     CHECK(variable(facts, "table").size_bytes == 64);
   }
+}
+
+TEST_CASE("a binary whose records name no table of symbols is read by the one that it has") {
+  std::ifstream file(ALLOCMARK_CUBIN, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  Elf64_Ehdr header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  constexpr Elf64_Word kRecords = 0x70000000;
+  for (unsigned i = 0; i < header.e_shnum; ++i) {
+    Elf64_Shdr section;
+    char* const place = bytes.data() + header.e_shoff + i * sizeof section;
+    std::memcpy(&section, place, sizeof section);
+    if (section.sh_type == kRecords) section.sh_link = 0;
+    std::memcpy(place, &section, sizeof section);
+  }
+  const CodeFacts facts = read_code(bytes.c_str());
+  CHECK(kernel(facts, "with_local").local_bytes >= 800);
+  CHECK(kernel(facts, "with_shared").register_count > 0);
 }
 
 TEST_CASE("PTX says so too, but for registers and memory of kernels") {

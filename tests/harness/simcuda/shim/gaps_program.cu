@@ -1,6 +1,7 @@
 // A program that meets what simcuda lacks, for simcuda_run_test.sh. In: kernel, module,
 // exit or pools; or nvrtc or cupti, and the path of that library, both of which look into the
-// driver. Out: the errors by number, and how long the kernel took.
+// driver; or open, and the name of a library with a static runtime. Out: the errors by number, and
+// how long the kernel took.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -102,6 +103,12 @@ void compile_kernel(const char* path) {
               ptx_bytes > 50 ? "yes" : "no");
 }
 
+void open_module(const char* name) {
+  void* const library = dlopen(name, RTLD_NOW);
+  void* const answer = library == nullptr ? nullptr : dlsym(library, "answer_of_module");
+  std::printf("answer %d\n", answer == nullptr ? -1 : reinterpret_cast<int (*)()>(answer)());
+}
+
 // Memory that a static object frees, after all that belongs to the main thread has ended.
 struct StaticBlock {
   void* block = nullptr;
@@ -146,6 +153,8 @@ int main(int argument_count, char** arguments) {
     compile_kernel(arguments[2]);
   } else if (mode == "cupti" && argument_count == 3) {
     start_profiler(arguments[2]);
+  } else if (mode == "open" && argument_count == 3) {
+    open_module(arguments[2]);
   } else if (mode == "exit") {
     std::printf("malloc %d\n", cudaMalloc(&static_block.block, 1 << 20));
   } else {

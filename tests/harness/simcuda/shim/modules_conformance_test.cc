@@ -142,4 +142,23 @@ TEST_CASE("what is no image of device code is refused") {
   CHECK(cuModuleLoadData_found(&module, nullptr) == CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_CASE("the runtime's libraries have the kernels and variables of their image") {
+  cudaLibrary_t library = nullptr;
+  REQUIRE(cudaLibraryLoadData(&library, kImage, nullptr, nullptr, 0, nullptr, nullptr, 0) ==
+          cudaSuccess);
+  cudaKernel_t kernel = nullptr;
+  CHECK(cudaLibraryGetKernel(&kernel, library, "second") == cudaSuccess);
+  CHECK(kernel != nullptr);
+  CHECK(cudaLibraryGetKernel(&kernel, library, "third") == cudaErrorSymbolNotFound);
+  void* address = nullptr;
+  size_t size_bytes = 0;
+  REQUIRE(cudaLibraryGetGlobal(&address, &size_bytes, library, "counts") == cudaSuccess);
+  CHECK(size_bytes == 12);
+  std::array<int, 3> counts{};
+  CHECK(cudaMemcpy(counts.data(), address, 12, cudaMemcpyDeviceToHost) == cudaSuccess);
+  CHECK(counts == std::array<int, 3>{7, 8, 9});
+  CHECK(cudaLibraryUnload(library) == cudaSuccess);
+  (void)cudaGetLastError();
+}
+
 }  // namespace

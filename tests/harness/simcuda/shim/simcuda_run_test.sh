@@ -1,15 +1,17 @@
 #!/bin/sh
 # simcuda-run: programs with the shared and with the static CUDA runtime run; what cannot run is
 # named, with the remedy. In: simcuda-run, the static program, the shared one, strip, the program
-# that meets gaps, and libnvrtc and libcupti where the toolkit has them.
+# that meets gaps, the name of a stripped library, and libnvrtc and libcupti where the toolkit has
+# them.
 set -u
 launcher=$1
 static_program=$2
 shared_program=$3
 strip=$4
 gaps_program=$5
-nvrtc=${6-}
-cupti=${7-}
+module=$6
+nvrtc=${7-}
+cupti=${8-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failures=0
@@ -47,13 +49,28 @@ expect 0 "sum 10" "simcuda lacks: cudaUserObjectRelease" -- "$launcher" "$static
 expect 0 done -- "$launcher" "$shared_program" clean
 expect 1 "cudaMallocAsync: out of memory" -- env SIMCUDA_FAIL=cudaMallocAsync:1:1:2 "$launcher" "$static_program"
 
-# Stripped, nobody can know where the runtime's functions are.
+# Stripped, its functions are known by their code: names, kernels and variables are the same.
+symbols="copied 0, read 0, value 7, beyond 1, size 16, unknown 13"
 "$strip" -o "$work/stripped" "$static_program"
-expect 125 "static CUDA runtime" "stripped" "nvcc -cudart shared" CMAKE_CUDA_RUNTIME_LIBRARY -- "$launcher" "$work/stripped"
-# Without the launcher it is the driver that is asked.
+for program in "$static_program" "$work/stripped"; do
+  expect 0 "$symbols" "asked 0, table yes" "available 0, bytes 115712, counted 0, clusters 66" -- \
+    "$launcher" "$program" symbols
+done
+expect 0 "sum 10" -- "$launcher" "$work/stripped"
+case $output in *simcuda*) echo "FAILED: unexpected words: $output"; failures=$((failures + 1)) ;; esac
+expect 0 "sum 10" "simcuda lacks: cudaUserObjectRelease" -- "$launcher" "$work/stripped" lacking
+expect 1 "cudaMallocAsync: out of memory" -- env SIMCUDA_FAIL=cudaMallocAsync:1:1:2 "$launcher" "$work/stripped"
+# Without names in its code, or without simcuda-run, its calls fail as with an older driver.
+LC_ALL=C sed 's/cuda\([A-Z][A-Za-z0-9_]*\x00\)/cudb\1/g' "$work/stripped" >"$work/nameless"
+chmod +x "$work/nameless"
 simcuda=$(dirname "$launcher")/../lib/simcuda
+expect 1 "$work/nameless carries the static CUDA runtime" "not recognised" "nvcc -cudart shared" CMAKE_CUDA_RUNTIME_LIBRARY -- \
+  "$launcher" "$work/nameless"
 expect 1 "$work/stripped carries the static CUDA runtime" "nvcc -cudart shared" -- \
   env LD_LIBRARY_PATH="$simcuda" "$work/stripped"
+# A library that is opened by name, from the caller's RUNPATH, after its kernels were registered.
+expect 0 "answer 801" "simcuda lacks: kernel _Z16kernel_of_modulePi" -- "$launcher" "$gaps_program" open "$module"
+expect 0 "answer 0" -- "$launcher" --kernels kernel_of_module:1 "$gaps_program" open "$module"
 
 sed 's/libcudart\.so\.1[0-9]/libcudart.so.99/g' "$shared_program" >"$work/newer"
 chmod +x "$work/newer"

@@ -1,12 +1,18 @@
 // What nvcc makes by default: a program that carries the static CUDA runtime, with a kernel.
-// simcuda_run_test.sh runs it. Out: "sum 10" where calls, contents, events and the launch work.
+// simcuda_run_test.sh runs it. Out: "sum 10" where calls, contents, events and the launch work;
+// with the argument "symbols", what a variable of the device holds and whether a table is given.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 
 #include "harness/simcuda/simcu.h"
+
+__device__ int table_of_program[4];
+
+extern "C" cudaError_t cudaGetExportTable(const void** table, const cudaUUID_t* id);
 
 __global__ void add_one(int* values) { values[threadIdx.x] += 1; }
 
@@ -28,14 +34,52 @@ bool ok(cudaError_t error, const char* what) {
   return error == cudaSuccess;
 }
 
+// The kernel does not run, but keeps the variable alive.
+__global__ void use_table(int* out) { *out = table_of_program[threadIdx.x]; }
+
+int show_symbols() {
+  const int values[4] = {4, 5, 6, 7};
+  int back = 0;
+  size_t size_bytes = 0;
+  void* address = nullptr;
+  const int copied = cudaMemcpyToSymbol(table_of_program, values, sizeof values);
+  const int read = cudaMemcpyFromSymbol(&back, table_of_program, sizeof back, 3 * sizeof back);
+  const int beyond = cudaMemcpyFromSymbol(&back, table_of_program, sizeof back, sizeof values);
+  (void)cudaGetSymbolSize(&size_bytes, table_of_program);
+  (void)cudaGetSymbolAddress(&address, table_of_program);
+  const int unknown = cudaGetSymbolAddress(&address, &back);
+  std::printf("copied %d, read %d, value %d, beyond %d, size %zu, unknown %d\n", copied, read, back,
+              beyond, size_bytes, unknown);
+  const cudaUUID_t id{};
+  const void* table = nullptr;
+  const int asked = cudaGetExportTable(&table, &id);
+  std::printf("asked %d, table %s\n", asked, table == nullptr ? "no" : "yes");
+  size_t dynamic_bytes = 0;
+  int clusters = 0;
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {4, 1, 1};
+  cudaLaunchConfig_t launch{};
+  launch.gridDim = launch.blockDim = {1024, 1, 1};
+  launch.attrs = &cluster;
+  launch.numAttrs = 1;
+  const int available =
+      cudaOccupancyAvailableDynamicSMemPerBlock(&dynamic_bytes, use_table, 2, 1024);
+  const int counted = cudaOccupancyMaxActiveClusters(&clusters, use_table, &launch);
+  std::printf("available %d, bytes %zu, counted %d, clusters %d\n", available, dynamic_bytes,
+              counted, clusters);
+  return 0;
+}
+
 }  // namespace
 
-int main(int argument_count, char**) {
+int main(int argument_count, char** arguments) {
   const auto model = reinterpret_cast<decltype(&simcu_register_kernel)>(
       dlsym(RTLD_DEFAULT, "simcu_register_kernel"));
   if (model != nullptr) {
     model("add_one", &add_one_model, nullptr);
   }
+  if (argument_count > 1 && std::strcmp(arguments[1], "symbols") == 0) return show_symbols();
   if (argument_count > 1) {  // a call that simcuda lacks
     (void)cudaUserObjectRelease(nullptr, 1);
     (void)cudaGetLastError();
