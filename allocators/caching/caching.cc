@@ -124,30 +124,34 @@ void CachingBackend::trim() {
   }
 }
 
+void caching::call_pool(CachingAllocator& allocator, PoolAction action, std::uint64_t pool,
+                        Stream stream, bool flag) {
+  switch (action) {
+    case PoolAction::Create:
+      return allocator.use_pool(pool);
+    case PoolAction::Begin:
+      return allocator.begin_pool(pool, flag ? std::nullopt : std::optional(stream));
+    case PoolAction::End:
+      return allocator.end_pool(pool);
+    case PoolAction::Release:
+      return allocator.release_pool(pool);
+    case PoolAction::UseOnOom:
+      return allocator.use_pool_on_oom(pool, flag);
+    case PoolAction::NoSplit:
+      return allocator.never_split_pool(pool);
+    case PoolAction::Trim:
+      return allocator.empty_pool(pool);
+    case PoolAction::CaptureBegin:
+      return allocator.begin_capture(stream);
+    case PoolAction::CaptureEnd:
+      return allocator.end_capture(stream);
+  }
+}
+
 void CachingBackend::call_pool(const PoolCall& call) {
   const std::lock_guard lock(mutex_);
-  if (!native_) return;
-  switch (call.action) {
-    case PoolAction::Create:
-      return native_->use_pool(call.pool);
-    case PoolAction::Begin:
-      return native_->begin_pool(call.pool,
-                                 call.flag ? std::nullopt : std::optional(number_of(call.stream)));
-    case PoolAction::End:
-      return native_->end_pool(call.pool);
-    case PoolAction::Release:
-      return native_->release_pool(call.pool);
-    case PoolAction::UseOnOom:
-      return native_->use_pool_on_oom(call.pool, call.flag);
-    case PoolAction::NoSplit:
-      return native_->never_split_pool(call.pool);
-    case PoolAction::Trim:
-      return native_->empty_pool(call.pool);
-    case PoolAction::CaptureBegin:
-      return native_->begin_capture(number_of(call.stream));
-    case PoolAction::CaptureEnd:
-      return native_->end_capture(number_of(call.stream));
-  }
+  if (native_)
+    caching::call_pool(*native_, call.action, call.pool, number_of(call.stream), call.flag);
 }
 
 MemoryStats CachingBackend::stats(cudaStream_t stream) const {

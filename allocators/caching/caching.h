@@ -17,6 +17,12 @@
 
 namespace allocmark {
 
+namespace caching {
+// What a PoolCall asks, of the allocator that has the pools.
+void call_pool(CachingAllocator& allocator, PoolAction action, std::uint64_t pool, Stream stream,
+               bool flag);
+}  // namespace caching
+
 class CachingBackend final : public Backend {
  public:
   // On the current device, which must stay the current one of every thread that calls.

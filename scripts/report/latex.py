@@ -1,10 +1,13 @@
 """LaTeX tables for papers: one per experiment, with booktabs, units in the heading and every config string. A Run flows in; a file to
 \\input flows out. Needs \\usepackage{booktabs}. Nothing in a name can become a command."""
 
+from columns import group_spans
 from experiments import prepare
-from facts import has_enough_samples, is_measured
+from facts import is_measured
 
-MIB = 1024 * 1024
+# The columns that a paper has room for, of those that the run has: group and name.
+SHOWN = (("time", "per step"), ("OOM", "n"), ("allocate", "P50"), ("allocate", "P99"), ("free", "P50"), ("peak", "requested"), ("peak", "reserved"),
+         ("", "waste"), ("", "regret"))
 
 ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -37,34 +40,25 @@ def _name(text):
     return r"\texttt{" + escape(text).replace(",", r",\allowbreak{}").replace(":", r":\allowbreak{}") + "}"
 
 
-def _time(cell, operation, percentile):
-    value = cell[f"{operation}_latency_ns_{percentile}"]
-    if value is None:
-        return "--"
-    mark = "" if has_enough_samples(cell, f"{operation}_latency_ns_{percentile}") else r"\textasciitilde{}"
-    return f"{mark}{value:.0f}"
-
-
-def _row(cell):
+def _row(cell, values):
     name = _name(cell["allocator"]) + " & " + (_name(cell["conf"]) if cell["conf"] else "unset")
     if not is_measured(cell):
-        return f"{name} & \\multicolumn{{7}}{{l}}{{{escape(cell['status'])}}} \\\\"
-    waste, reserved = cell["waste_share"], cell["reserved_bytes_peak"]
-    values = [
-        "stopped" if cell["status"] == "oom_stopped" else f"{cell['oom_count']}",
-        _time(cell, "allocate", "p50"),
-        _time(cell, "allocate", "p99"),
-        _time(cell, "deallocate", "p50"),
-        f"{cell['requested_bytes_peak'] / MIB:.0f}",
-        "--" if reserved is None else f"{reserved / MIB:.0f}",
-        "--" if waste is None else f"{100 * waste:.1f}",
-    ]
-    return name + " & " + " & ".join(values) + r" \\"
+        return f"{name} & \\multicolumn{{{len(values)}}}{{l}}{{{escape(cell['status'])}}} \\\\"
+    return " & ".join([name, *map(escape, values)]) + r" \\"
+
+
+def _head(headings):
+    """Two lines: groups over their columns, then names with units."""
+    groups = [rf"\multicolumn{{{count}}}{{c}}{{{escape(group)}}}" if group else " & ".join([""] * count) for group, count in group_spans(headings)]
+    names = [escape(" ".join(part for part in (one["name"], one["unit"]) if part)) for one in headings]
+    return [" & ".join([" ", "", *groups]) + r" \\", " & ".join(["allocator", "config string", *names]) + r" \\"]
 
 
 def render_latex(run):
     experiments, _ = prepare(run)
     environment = run.environment
+    shown = [index for index, one in enumerate(run.columns["headings"]) if (one["group"], one["name"]) in SHOWN]
+    headings = [run.columns["headings"][index] for index in shown]
     lines = [
         "% Made by allocmark from results.jsonl; needs \\usepackage{booktabs}.",
         f"% Device {escape(environment['device'])}, {escape(environment['started_utc'])}, commit {escape(environment['git_sha'])}.",
@@ -75,14 +69,13 @@ def render_latex(run):
             "",
             r"\begin{table}",
             (rf"\caption{{{_name(key['workload'])}, capacity {escape(key['capacity'])}, device {escape(key['device'])}, seed {key['seed']}. "
-             r"Latency in ns, memory in MiB; waste in \%; \textasciitilde{} marks a quantile with fewer than ten samples beyond it.}"),
+             r"\textasciitilde{} marks a quantile with fewer than ten samples beyond it.}"),
             f"\\label{{tab:allocmark-{index}}}",
-            r"\begin{tabular}{l p{0.32\linewidth} rrrrrrr}",
+            rf"\begin{{tabular}}{{l p{{0.32\linewidth}} {'r' * len(shown)}}}",
             r"\toprule",
-            r" & & OOM & \multicolumn{2}{c}{allocate} & free & \multicolumn{2}{c}{peak memory} & waste \\",
-            r"allocator & config string & n & P50 & P99 & P50 & requested & reserved & \% \\",
+            *_head(headings),
             r"\midrule",
-            *(_row(cell) for cell in experiment["cells"]),
+            *(_row(cell, [run.columns["rows"][cell["cell_id"]][index] for index in shown]) for cell in experiment["cells"]),
             r"\bottomrule",
             r"\end{tabular}",
             r"\end{table}",

@@ -88,30 +88,31 @@ StreamSet::~StreamSet() {
   }
 }
 
+PoolAction pool_action_of(EventKind kind) {
+  switch (kind) {
+    case EventKind::PoolCreate:
+      return PoolAction::Create;
+    case EventKind::PoolBegin:
+      return PoolAction::Begin;
+    case EventKind::PoolEnd:
+      return PoolAction::End;
+    case EventKind::PoolRelease:
+      return PoolAction::Release;
+    case EventKind::PoolOnOom:
+      return PoolAction::UseOnOom;
+    case EventKind::PoolNoSplit:
+      return PoolAction::NoSplit;
+    case EventKind::CaptureBegin:
+      return PoolAction::CaptureBegin;
+    case EventKind::CaptureEnd:
+      return PoolAction::CaptureEnd;
+    default:
+      return PoolAction::Trim;
+  }
+}
+
 PoolCall pool_call_of(const ReplayStep& step, std::span<const cudaStream_t> streams) {
-  const auto action_of = [](EventKind kind) {
-    switch (kind) {
-      case EventKind::PoolCreate:
-        return PoolAction::Create;
-      case EventKind::PoolBegin:
-        return PoolAction::Begin;
-      case EventKind::PoolEnd:
-        return PoolAction::End;
-      case EventKind::PoolRelease:
-        return PoolAction::Release;
-      case EventKind::PoolOnOom:
-        return PoolAction::UseOnOom;
-      case EventKind::PoolNoSplit:
-        return PoolAction::NoSplit;
-      case EventKind::CaptureBegin:
-        return PoolAction::CaptureBegin;
-      case EventKind::CaptureEnd:
-        return PoolAction::CaptureEnd;
-      default:
-        return PoolAction::Trim;
-    }
-  };
-  return {.action = action_of(step.kind),
+  return {.action = pool_action_of(step.kind),
           .pool = step.slot,
           .stream = streams[step.stream],
           .flag = step.size_bytes != 0};

@@ -90,7 +90,9 @@ struct ReplaySetup {
   std::vector<void*>* places = nullptr;
 };
 
-// The call that a step of a private pool stands for, or a Trim of one.
+// What an event of a private pool, or a Trim of one, asks of an allocator.
+[[nodiscard]] PoolAction pool_action_of(EventKind kind);
+// The call that such a step stands for.
 [[nodiscard]] PoolCall pool_call_of(const ReplayStep& step, std::span<const cudaStream_t> streams);
 
 // Runs a Trim.

@@ -29,6 +29,17 @@ struct NvmlFabricInfo {
 };
 constexpr unsigned kVersionSizeMask = 0xffffff;
 
+struct NvmlConfidential {
+  unsigned environment, feature, developer_tools;
+};
+struct NvmlFieldValue {
+  unsigned field, scope;
+  long long time_us, latency_us;
+  int type;
+  int result;
+  unsigned long long value;
+};
+
 struct NvmlPciInfo {
   char bus_id_legacy[16];
   unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
@@ -274,7 +285,24 @@ NVML_EXPORT int nvmlDeviceGetComputeMode(NvmlDevice* handle, int* mode) {
 }
 NVML_EXPORT int nvmlDeviceGetMigMode(NvmlDevice*, unsigned*, unsigned*) { return kNotSupported; }
 
+// Every simulated GPU reads and writes every other's memory, as cudaDeviceCanAccessPeer says; what
+// is asked (a kind of access) makes no difference.
+NVML_EXPORT int nvmlDeviceGetP2PStatus(NvmlDevice* handle, NvmlDevice* other, int /*kind*/,
+                                       int* status) {
+  if (find(other) == nullptr) {
+    return kInvalidArgument;
+  }
+  return give_number(handle, status, [](const SimulatedDevice&) { return kSuccess; });
+}
+
 // A simulated GPU has no NVLink and belongs to no fabric.
+NVML_EXPORT int nvmlDeviceGetNvLinkState(NvmlDevice* handle, unsigned /*link*/, int* is_active) {
+  return find(handle) == nullptr || is_active == nullptr ? kInvalidArgument : kNotSupported;
+}
+NVML_EXPORT int nvmlDeviceGetNvLinkCapability(NvmlDevice* handle, unsigned /*link*/, int /*kind*/,
+                                              unsigned* value) {
+  return find(handle) == nullptr || value == nullptr ? kInvalidArgument : kNotSupported;
+}
 NVML_EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(NvmlDevice* handle, unsigned /*link*/,
                                                     int* type) {
   return find(handle) == nullptr || type == nullptr ? kInvalidArgument : kNotSupported;
@@ -290,6 +318,26 @@ NVML_EXPORT int nvmlDeviceGetGpuFabricInfoV(NvmlDevice* handle, NvmlFabricInfo* 
   }
   *info = {
       .version = info->version, .cluster_uuid = {}, .status = kSuccess, .clique_id = 0, .state = 0};
+  return kSuccess;
+}
+
+// It computes nothing that is confidential.
+NVML_EXPORT int nvmlSystemGetConfComputeState(NvmlConfidential* state) {
+  if (state == nullptr) {
+    return kInvalidArgument;
+  }
+  *state = {};
+  return kSuccess;
+}
+
+// A value that no file here gives is "not supported", each in its own place; the call is not.
+NVML_EXPORT int nvmlDeviceGetFieldValues(NvmlDevice* handle, int count, NvmlFieldValue* values) {
+  if (find(handle) == nullptr || count <= 0 || values == nullptr) {
+    return kInvalidArgument;
+  }
+  for (int i = 0; i < count; ++i) {
+    values[i].result = kNotSupported;
+  }
   return kSuccess;
 }
 

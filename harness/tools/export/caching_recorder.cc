@@ -8,10 +8,11 @@
 #include <unordered_map>
 #include <utility>
 
-#include "allocators/caching/allocator.h"
+#include "allocators/caching/caching.h"
 #include "allocators/caching/snapshot.h"
 #include "base/error.h"
 #include "harness/core/recorded/card_driver.h"
+#include "harness/core/replay/replay.h"
 
 namespace allocmark {
 namespace {
@@ -174,7 +175,6 @@ class HistoryRecorder {
 
   void add(const Event& event);
   void allocate(const Event& event);
-  void add_pool(const Event& event);
   [[nodiscard]] std::uint32_t pool_index(const caching::PrivatePool* pool);
   void free(const Event& event);
   void note_completed(std::size_t at);
@@ -229,31 +229,6 @@ std::uint32_t HistoryRecorder::pool_index(const caching::PrivatePool* pool) {
   }
   snapshot_.pools.push_back(id);
   return static_cast<std::uint32_t>(snapshot_.pools.size()) - 1;
-}
-
-void HistoryRecorder::add_pool(const Event& event) {
-  switch (event.kind) {
-    case EventKind::PoolCreate:
-      return allocator_.use_pool(event.id);
-    case EventKind::PoolBegin:
-      return allocator_.begin_pool(event.id, event.all_streams()
-                                                 ? std::nullopt
-                                                 : std::optional<caching::Stream>(event.stream));
-    case EventKind::PoolEnd:
-      return allocator_.end_pool(event.id);
-    case EventKind::PoolRelease:
-      return allocator_.release_pool(event.id);
-    case EventKind::PoolOnOom:
-      return allocator_.use_pool_on_oom(event.id, event.is_on());
-    case EventKind::PoolNoSplit:
-      return allocator_.never_split_pool(event.id);
-    case EventKind::CaptureBegin:
-      return allocator_.begin_capture(event.stream);
-    case EventKind::CaptureEnd:
-      return allocator_.end_capture(event.stream);
-    default:
-      return;
-  }
 }
 
 void HistoryRecorder::allocate(const Event& event) {
@@ -330,8 +305,9 @@ void HistoryRecorder::add(const Event& event) {
     case EventKind::PoolNoSplit:
     case EventKind::CaptureBegin:
     case EventKind::CaptureEnd:
+      return caching::call_pool(allocator_, pool_action_of(event.kind), event.id, event.stream,
+                                event.size_bytes != 0);
     case EventKind::GraphReplay:
-      return add_pool(event);
     case EventKind::Kernel:
     case EventKind::Host:
     case EventKind::HostAlloc:

@@ -25,7 +25,6 @@ namespace allocmark {
 namespace {
 
 using caching::Program;
-using caching::StepKind;
 
 constexpr std::uint64_t kStepsPerProgram = 20'000;
 constexpr std::uint64_t kProgramShrinkAttemptMax = 400;
@@ -116,15 +115,6 @@ std::uint64_t limit_of(const std::string& text) {
                     .next = explain_bytes(text)});
 }
 
-// The operations of both enumerations have the same names; marks are left out before.
-StepKind step_kind(caching::ParityOperationKind kind) {
-  static_assert(static_cast<int>(StepKind::Alloc) ==
-                static_cast<int>(caching::ParityOperationKind::Alloc));
-  static_assert(static_cast<int>(StepKind::EmptyCache) ==
-                static_cast<int>(caching::ParityOperationKind::EmptyCache));
-  return static_cast<StepKind>(kind);
-}
-
 Program program_of(const ParityCommand& command) {
   Program program;
   std::error_code error;
@@ -132,18 +122,13 @@ Program program_of(const ParityCommand& command) {
     program = caching::program_from_trace(
         read_unpacked(command.trace, kTraceInput, "the trace is damaged"));
   } else {
-    for (const caching::ParityOperation& operation : read_operations(command.trace)) {
-      if (operation.kind == caching::ParityOperationKind::Mark) continue;
-      program.steps.push_back({.kind = step_kind(operation.kind),
-                               .id = operation.id,
-                               .size_bytes = operation.size_bytes,
-                               .stream = operation.stream});
-    }
+    program.events = read_operations(command.trace);
+    std::erase_if(program.events, [](const Event& event) { return event.kind == EventKind::Mark; });
   }
   if (command.conf) program.conf = conf_of_user(*command.conf);
   if (!command.limit.empty()) {
-    program.steps.insert(program.steps.begin(),
-                         {.kind = StepKind::Limit, .size_bytes = limit_of(command.limit)});
+    program.change({.conf = {}, .limit_bytes = limit_of(command.limit)});
+    std::ranges::rotate(program.events, program.events.end() - 1);
   }
   return program;
 }
@@ -157,7 +142,7 @@ void save_shortest(const ParityCommand& command, const Program& program, const L
   ByteWriter writer(path);
   writer.write(to_trace(shortest));
   writer.finish();
-  fmt::print("{} steps that still differ: {}\n", shortest.steps.size(), path);
+  fmt::print("{} steps that still differ: {}\n", shortest.events.size(), path);
 }
 
 // "2.13" of "caching@2.13".

@@ -170,8 +170,8 @@ LiveDifference difference_at(const Program& program, const Line& torch, const Li
   const bool only_caching = torch.whole.empty();
   difference.step = only_caching ? caching.step : torch.step;
   if (!only_caching && !caching.whole.empty()) difference.step = std::min(torch.step, caching.step);
-  if (difference.step < program.steps.size()) {
-    difference.request = to_row(program.steps[difference.step]);
+  if (difference.step < program.events.size()) {
+    difference.request = to_row(program, program.events[difference.step]);
     difference.request.pop_back();
   } else {
     difference.request = "the end";
@@ -191,15 +191,14 @@ LiveDifference difference_at(const Program& program, const Line& torch, const Li
 // for events on the streams that they are recorded on, and in a capture for its end.
 bool frees_in_any_order(const Program& program) {
   const bool any_pool = program.rules->pools_capture;
-  const bool captures =
-      std::ranges::any_of(program.steps, [any_pool](const caching::ProgramStep& step) {
-        return any_pool ? is_of_pool(step.kind) : step.kind == caching::StepKind::CaptureBegin;
-      });
+  const bool captures = std::ranges::any_of(program.events, [any_pool](const Event& event) {
+    return any_pool ? is_of_pool(event.kind) : event.kind == EventKind::CaptureBegin;
+  });
   std::optional<std::uint64_t> first;
-  for (const caching::ProgramStep& step : program.steps) {
-    if (step.kind != caching::StepKind::Record) continue;
-    if (captures || (first && *first != step.stream)) return true;
-    first = step.stream;
+  for (const Event& event : program.events) {
+    if (event.kind != EventKind::Record) continue;
+    if (captures || (first && *first != event.stream)) return true;
+    first = event.stream;
   }
   return false;
 }
@@ -256,9 +255,9 @@ LiveResult compare_live(const Program& program, const LiveOptions& options) {
     count(result, ours);
   }
   if (ends_in_silence(torch, torch_text, caching, caching_text, result)) return result;
-  result.step_count = program.steps.size();
+  result.step_count = program.events.size();
   if (torch.end.empty() && caching.end.empty()) return result;
-  result.difference = {.step = program.steps.size(),
+  result.difference = {.step = program.events.size(),
                        .request = "the end",
                        .torch = torch.end,
                        .caching = caching.end};
@@ -276,14 +275,14 @@ std::string live_answers(const Program& program, const LiveOptions& options,
 Program shrink_live(Program program, const LiveOptions& options, std::uint64_t attempt_max) {
   const LiveResult first = compare_live(program, options);
   if (!first.difference) return program;
-  program.steps.resize(std::min<std::size_t>(program.steps.size(), first.difference->step + 1));
+  program.events.resize(std::min<std::size_t>(program.events.size(), first.difference->step + 1));
   std::uint64_t attempts = 0;
-  for (std::size_t length = program.steps.size() / 2; length > 0; length /= 2) {
-    for (std::size_t begin = 0; begin + length <= program.steps.size();) {
+  for (std::size_t length = program.events.size() / 2; length > 0; length /= 2) {
+    for (std::size_t begin = 0; begin + length <= program.events.size();) {
       if (++attempts > attempt_max) return program;
       Program shorter = program;
-      const auto at = shorter.steps.begin() + static_cast<std::ptrdiff_t>(begin);
-      shorter.steps.erase(at, at + static_cast<std::ptrdiff_t>(length));
+      const auto at = shorter.events.begin() + static_cast<std::ptrdiff_t>(begin);
+      shorter.events.erase(at, at + static_cast<std::ptrdiff_t>(length));
       const LiveResult result = compare_live(shorter, options);
       if (result.difference) {
         program = std::move(shorter);

@@ -22,15 +22,15 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "harness/core/replay/replay.h"
 #include "harness/core/replay/simcu_api.h"
 #include "harness/tools/parity/parity_text.h"
 
 namespace allocmark {
 namespace {
 
+using caching::Change;
 using caching::Program;
-using caching::ProgramStep;
-using caching::StepKind;
 
 constexpr std::uint64_t kCounterInterval = 50;
 // Steps between counters after failures, of which a program may have thousands.
@@ -131,8 +131,8 @@ class LiveRun {
     heap_base_ = address_of(probe);
     ALLOCMARK_CUDA_CHECK(cudaFree(probe));
     subject_ = make_subject(backend, program.conf);
-    has_pools_ = std::ranges::any_of(program.steps,
-                                     [](const ProgramStep& step) { return is_of_pool(step.kind); });
+    has_pools_ = std::ranges::any_of(program.events,
+                                     [](const Event& event) { return is_of_pool(event.kind); });
     is_torch_ = family_of(backend) == "torch";
     if (family_of(backend) == "caching" &&
         program.conf.find("backend:cudaMallocAsync") != std::string::npos)
@@ -141,8 +141,8 @@ class LiveRun {
 
   void run() {
     try {
-      for (; index_ < program_.steps.size(); ++index_) {
-        step(program_.steps[index_]);
+      for (; index_ < program_.events.size(); ++index_) {
+        step(program_.events[index_]);
         note_known_bugs();
         if ((index_ + 1) % kCounterInterval == 0) write_counters();
       }
@@ -156,7 +156,7 @@ class LiveRun {
   static std::uint64_t stream_count(const Program& program) {
     constexpr std::uint64_t kStreamCountMax = 64;
     std::uint64_t last = 0;
-    for (const ProgramStep& step : program.steps) last = std::max(last, step.stream);
+    for (const Event& event : program.events) last = std::max<std::uint64_t>(last, event.stream);
     if (last < kStreamCountMax) return last + 1;
     throw UsageError({.what = "the program uses too many streams",
                       .where = "",
@@ -190,14 +190,14 @@ class LiveRun {
     return true;
   }
 
-  void begin_capture(const ProgramStep& step) {
+  void begin_capture(const Event& event) {
     if (!make_capture_stream()) return;
-    captured_.insert(step.id);
-    call_pool(PoolAction::CaptureBegin, step);
+    captured_.insert(event.id);
+    call_pool(event);
   }
 
-  void end_capture(const ProgramStep& step) {
-    if (captured_.erase(step.id) > 0) call_pool(PoolAction::CaptureEnd, step);
+  void end_capture(const Event& event) {
+    if (captured_.erase(event.id) > 0) call_pool(event);
   }
 
   void write(std::string_view letter, std::string_view text) {
@@ -208,50 +208,42 @@ class LiveRun {
     sink_(line_);
   }
 
-  void step(const ProgramStep& step) {
-    const cudaStream_t stream = streams_.at(step.stream);
-    const auto held = blocks_.find(step.id);
-    switch (step.kind) {
-      case StepKind::Alloc:
-        return held == blocks_.end() ? allocate(step) : void();
-      case StepKind::Free:
+  void step(const Event& event) {
+    const cudaStream_t stream = streams_.at(event.stream);
+    const auto held = blocks_.find(event.id);
+    switch (event.kind) {
+      case EventKind::Alloc:
+        return held == blocks_.end() ? allocate(event) : void();
+      case EventKind::Free:
         if (held == blocks_.end()) return;
         subject_.backend->deallocate(held->second.pointer, held->second.size_bytes,
                                      held->second.stream);
         blocks_.erase(held);
         return;
-      case StepKind::Record:
+      case EventKind::Record:
         if (held == blocks_.end() || held->second.stream == stream) return;
         return subject_.backend->record_stream(held->second.pointer, stream);
-      case StepKind::Busy:
+      case EventKind::Busy:
         return check_launch(simcu_.launch(stream, busy_ns(index_)));
-      case StepKind::Sync:
+      case EventKind::Sync:
         return ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
-      case StepKind::EmptyCache:
-        return step.id == 0 ? subject_.backend->trim() : call_pool(PoolAction::Trim, step);
-      case StepKind::Configure: {
-        const std::string refused = subject_.change_settings(step.conf);
-        return refused.empty() ? void() : write("c", refused);
-      }
-      case StepKind::Limit:
-        return subject_.change_limit(step.size_bytes);
-      case StepKind::PoolCreate:
-        return call_pool(PoolAction::Create, step);
-      case StepKind::PoolBegin:
-        return call_pool(PoolAction::Begin, step);
-      case StepKind::PoolEnd:
-        return call_pool(PoolAction::End, step);
-      case StepKind::PoolRelease:
-        return call_pool(PoolAction::Release, step);
-      case StepKind::PoolOnOom:
-        return call_pool(PoolAction::UseOnOom, step);
-      case StepKind::PoolNoSplit:
-        return call_pool(PoolAction::NoSplit, step);
-      case StepKind::CaptureBegin:
-        return begin_capture(step);
-      case StepKind::CaptureEnd:
-        return end_capture(step);
+      case EventKind::Trim:
+        return event.id == 0 ? subject_.backend->trim() : call_pool(event);
+      case EventKind::Mark:
+        return change(program_.changes[event.id]);
+      case EventKind::CaptureBegin:
+        return begin_capture(event);
+      case EventKind::CaptureEnd:
+        return end_capture(event);
+      default:
+        return call_pool(event);
     }
+  }
+
+  void change(const Change& change) {
+    if (change.limit_bytes) return subject_.change_limit(*change.limit_bytes);
+    const std::string refused = subject_.change_settings(*change.conf);
+    if (!refused.empty()) write("c", refused);
   }
 
   void note_known_bugs() {
@@ -261,16 +253,16 @@ class LiveRun {
     write("b", fmt::format("{}", count));
   }
 
-  void call_pool(PoolAction action, const ProgramStep& step) {
-    subject_.backend->call_pool({.action = action,
-                                 .pool = step.id,
-                                 .stream = streams_.at(step.stream),
-                                 .flag = step.size_bytes != 0});
+  void call_pool(const Event& event) {
+    subject_.backend->call_pool({.action = pool_action_of(event.kind),
+                                 .pool = event.id,
+                                 .stream = streams_.at(event.stream),
+                                 .flag = event.size_bytes != 0});
   }
 
-  void allocate(const ProgramStep& step) {
-    const cudaStream_t stream = streams_.at(step.stream);
-    const AllocateResult result = subject_.backend->allocate(step.size_bytes, stream);
+  void allocate(const Event& event) {
+    const cudaStream_t stream = streams_.at(event.stream);
+    const AllocateResult result = subject_.backend->allocate(event.size_bytes, stream);
     note_known_bugs();
     if (result.status == AllocateStatus::OutOfMemory) {
       write("a", "oom");
@@ -281,7 +273,7 @@ class LiveRun {
     }
     write("a", place(address_of(result.pointer)));
     if (result.pointer == nullptr) return;
-    blocks_[step.id] = {result.pointer, step.size_bytes, stream};
+    blocks_[event.id] = {result.pointer, event.size_bytes, stream};
   }
 
   // Relative to what differs from process to process.

@@ -22,7 +22,7 @@ constexpr std::uint64_t kHeapAddressMin = 0x100000000000;
 // One trace against one golden.
 class Replay {
  public:
-  Replay(std::span<const ParityOperation> trace, const Golden& golden, const Settings& settings,
+  Replay(std::span<const allocmark::Event> trace, const Golden& golden, const Settings& settings,
          ParityDevice& device, bool relative)
       : trace_(trace), golden_(golden), driver_(device), relative_(relative) {
     if (golden.cuda_malloc_async) {
@@ -47,39 +47,39 @@ class Replay {
   }
 
  private:
-  void step(const ParityOperation& operation) {
-    switch (operation.kind) {
-      case ParityOperationKind::Alloc:
-        return allocate(operation);
-      case ParityOperationKind::Free:
-        return deallocate(operation.id);
-      case ParityOperationKind::Record:
-        return record(operation);
-      case ParityOperationKind::Busy:
-        return driver_.start_busy(operation.stream);
-      case ParityOperationKind::Sync:
+  void step(const allocmark::Event& event) {
+    switch (event.kind) {
+      case EventKind::Alloc:
+        return allocate(event);
+      case EventKind::Free:
+        return deallocate(event.id);
+      case EventKind::Record:
+        return record(event);
+      case EventKind::Busy:
+        return driver_.start_busy(event.stream);
+      case EventKind::Sync:
         return driver_.end_busy();
-      case ParityOperationKind::EmptyCache:
+      case EventKind::Trim:
         return native_ ? native_->empty_cache() : async_->empty_cache();
-      case ParityOperationKind::Mark:
+      default:  // a mark
         return;
     }
   }
 
-  void allocate(const ParityOperation& operation) {
+  void allocate(const allocmark::Event& event) {
     const GoldenAnswer& expected = golden_.answers[answer_count_++];
     driver_.expect(expected);
     refuse_where_recorded();
     std::optional<std::uint64_t> address;
-    if (operation.size_bytes > 0) {
-      address = native_ ? native_->allocate(operation.size_bytes, operation.stream)
-                        : async_->allocate(operation.size_bytes, operation.stream);
+    if (event.size_bytes > 0) {
+      address = native_ ? native_->allocate(event.size_bytes, event.stream)
+                        : async_->allocate(event.size_bytes, event.stream);
     }
-    if (address) addresses_[operation.id] = *address;
+    if (address) addresses_[event.id] = *address;
     ++report_.decision_count;
     ++report_.placement_count;
     report_.failure_count += expected.out_of_memory ? 1 : 0;
-    const bool failed = !address && operation.size_bytes > 0;
+    const bool failed = !address && event.size_bytes > 0;
     const bool same_place = !expected.placed || (address && is_at(*address, expected.address));
     if (failed != expected.out_of_memory || !same_place) {
       note("placement", describe_answer(expected),
@@ -127,11 +127,11 @@ class Replay {
     addresses_.erase(found);
   }
 
-  void record(const ParityOperation& operation) {
-    const auto found = addresses_.find(operation.id);
+  void record(const allocmark::Event& event) {
+    const auto found = addresses_.find(event.id);
     if (found == addresses_.end()) return;
-    static_cast<void>(native_ ? native_->record_stream(found->second, operation.stream)
-                              : async_->record_stream(found->second, operation.stream));
+    static_cast<void>(native_ ? native_->record_stream(found->second, event.stream)
+                              : async_->record_stream(found->second, event.stream));
   }
 
   // The golden has a line where the figures differ from those after the previous allocation.
@@ -197,7 +197,7 @@ class Replay {
       first.state = describe_state(*native_, golden_.answers[answer_count_ - 1]);
   }
 
-  std::span<const ParityOperation> trace_;
+  std::span<const allocmark::Event> trace_;
   const Golden& golden_;
   ParityDevice& driver_;
   bool relative_;
@@ -239,9 +239,9 @@ constexpr RecordedConf kRecordedConfs[] = {
     {"C15", "release_lock_on_cudamalloc:True"},
 };
 
-void check_belong_together(std::span<const ParityOperation> trace, const Golden& golden) {
+void check_belong_together(std::span<const allocmark::Event> trace, const Golden& golden) {
   const auto allocations = static_cast<std::size_t>(
-      std::ranges::count(trace, ParityOperationKind::Alloc, &ParityOperation::kind));
+      std::ranges::count(trace, EventKind::Alloc, &allocmark::Event::kind));
   const auto fail = [&](std::string what, std::string wanted, std::string got) {
     throw UsageError(
         {.what = std::move(what),
@@ -274,7 +274,7 @@ std::optional<std::string_view> golden_conf(std::string_view name) {
   return found->conf;
 }
 
-ParityReport compare_with_golden(std::span<const ParityOperation> trace, const Golden& golden,
+ParityReport compare_with_golden(std::span<const allocmark::Event> trace, const Golden& golden,
                                  std::string_view conf, ParityDevice* device) {
   check_belong_together(trace, golden);
   const PytorchConfig config = parse_pytorch(conf, *golden.rules);

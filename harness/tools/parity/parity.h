@@ -11,18 +11,9 @@
 
 #include "allocators/cuda/driver.h"
 #include "harness/tools/parity/golden.h"
+#include "workloads/trace/event.h"
 
 namespace allocmark::caching {
-
-enum class ParityOperationKind : std::uint8_t { Alloc, Free, Record, Busy, Sync, EmptyCache, Mark };
-
-// One row of a trace; harness/ converts its events into these.
-struct ParityOperation {
-  ParityOperationKind kind = ParityOperationKind::Mark;
-  std::uint64_t id = 0;
-  std::uint64_t size_bytes = 0;
-  std::uint32_t stream = 0;
-};
 
 // A device that a trace is replayed on. What a golden says is told to it before it is asked; a
 // device that decides by itself does not listen.
@@ -68,8 +59,8 @@ struct ParityReport {
 // With `device` null the device gives the recorded addresses; else it decides by itself, and
 // addresses of its heap are compared relative to the first one, the others as they are.
 // Throws UsageError where trace and golden do not belong together, or conf is not one that PyTorch
-// accepts.
-[[nodiscard]] ParityReport compare_with_golden(std::span<const ParityOperation> trace,
+// accepts. The events are those of parity_trace.h.
+[[nodiscard]] ParityReport compare_with_golden(std::span<const allocmark::Event> trace,
                                                const Golden& golden, std::string_view conf,
                                                ParityDevice* device = nullptr);
 

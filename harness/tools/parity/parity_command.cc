@@ -59,8 +59,7 @@ std::string conf_of(const ParityCommand& command, const std::string& name,
 }
 
 caching::ParityReport compare_file(const ParityCommand& command,
-                                   const std::vector<caching::ParityOperation>& operations,
-                                   const ArchiveFile& file) {
+                                   const std::vector<Event>& operations, const ArchiveFile& file) {
   const std::string name = std::filesystem::path(file.name).filename().string();
   caching::Golden golden = caching::parse_golden(file.text, file.name);
   if (!command.pytorch.empty())
@@ -139,7 +138,7 @@ ExitCode run_parity(const ParityCommand& command) {
                       .got = "",
                       .next = "see: allocmark parity --help"});
   }
-  const std::vector<caching::ParityOperation> operations = read_operations(command.trace);
+  const std::vector<Event> operations = read_operations(command.trace);
   GoldenTotals totals;
   for (const std::string& path : command.goldens) {
     for (const ArchiveFile& file : read_goldens(path)) {

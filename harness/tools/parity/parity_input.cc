@@ -31,8 +31,8 @@ bool is_tar(const std::string& path) {
 
 }  // namespace
 
-std::vector<caching::ParityOperation> read_operations(const std::string& trace) {
-  return parity_operations(*open_path_or_workload(trace, 0));
+std::vector<Event> read_operations(const std::string& trace) {
+  return parity_events(*open_path_or_workload(trace, 0));
 }
 
 std::vector<ArchiveFile> read_goldens(const std::string& path) {

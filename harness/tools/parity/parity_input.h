@@ -39,7 +39,7 @@ struct ParityCommand {
 [[nodiscard]] ExitCode bfc_live_command(const ParityCommand& command);
 
 // A workload or a trace file.
-[[nodiscard]] std::vector<caching::ParityOperation> read_operations(const std::string& trace);
+[[nodiscard]] std::vector<Event> read_operations(const std::string& trace);
 
 // The goldens that a path stands for: a file (also packed), the .txt files of a folder, or those in
 // a .tar, .tar.gz or .tar.zst archive; by name.

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "allocators/caching/snapshot.h"
+#include "workloads/trace/event_names.h"
 
 namespace allocmark::caching {
 namespace {
@@ -64,25 +65,20 @@ std::string show_values(const GoldenCounters::Entry& entry) {
       "{}", fmt::join(entry.values.begin(), entry.values.begin() + entry.value_count, "/"));
 }
 
-std::string describe_operation(const ParityOperation& operation) {
-  switch (operation.kind) {
-    case ParityOperationKind::Alloc:
-      return fmt::format("alloc {} of {} bytes on stream {}", operation.id, operation.size_bytes,
-                         operation.stream);
-    case ParityOperationKind::Free:
-      return fmt::format("free {}", operation.id);
-    case ParityOperationKind::Record:
-      return fmt::format("record {} on stream {}", operation.id, operation.stream);
-    case ParityOperationKind::Busy:
-      return fmt::format("busy kernel on stream {}", operation.stream);
-    case ParityOperationKind::Sync:
-      return "sync";
-    case ParityOperationKind::EmptyCache:
-      return "empty_cache";
-    case ParityOperationKind::Mark:
-      return "mark";
+std::string describe_operation(const allocmark::Event& event) {
+  switch (event.kind) {
+    case EventKind::Alloc:
+      return fmt::format("alloc {} of {} bytes on stream {}", event.id, event.size_bytes,
+                         event.stream);
+    case EventKind::Free:
+      return fmt::format("free {}", event.id);
+    case EventKind::Record:
+      return fmt::format("record {} on stream {}", event.id, event.stream);
+    case EventKind::Busy:
+      return fmt::format("busy kernel on stream {}", event.stream);
+    default:
+      return std::string(event_kind_name(event.kind));
   }
-  return "unknown";
 }
 
 std::string describe_answer(const GoldenAnswer& answer) {

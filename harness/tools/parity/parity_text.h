@@ -29,7 +29,7 @@ class FlatCounters {
 };
 
 [[nodiscard]] std::string show_values(const GoldenCounters::Entry& entry);  // "3/823/6796/6793"
-[[nodiscard]] std::string describe_operation(const ParityOperation& operation);
+[[nodiscard]] std::string describe_operation(const allocmark::Event& event);
 [[nodiscard]] std::string describe_answer(const GoldenAnswer& answer);
 
 // The segment that the golden's answer lies in and the free blocks of that pool, as lines.

@@ -2,27 +2,27 @@
 
 namespace allocmark::caching {
 
-void PoolSteps::add(std::vector<ProgramStep>& steps) {
+void PoolSteps::add(std::vector<allocmark::Event>& events) {
   if (random_.below(100) >= 4) return;
   switch (random_.below(10)) {
     case 0:
-      if (used_count() < kUsedMax) create(steps);
+      if (used_count() < kUsedMax) create(events);
       return;
     case 1:
     case 2:
-      return begin(steps);
+      return begin(events);
     case 3:
     case 4:
-      return end(steps);
+      return end(events);
     case 5:
-      return release(steps);
+      return release(events);
     case 6:
     case 7:
-      return capture(steps);
+      return capture(events);
     case 8:
-      return random_.below(4) == 0 ? never_split(steps) : turn(steps);
+      return random_.below(4) == 0 ? never_split(events) : turn(events);
     default:
-      return empty(steps);
+      return empty(events);
   }
 }
 
@@ -41,12 +41,12 @@ bool PoolSteps::may_free(std::uint64_t block) {
   return true;
 }
 
-void PoolSteps::create(std::vector<ProgramStep>& steps) {
+void PoolSteps::create(std::vector<allocmark::Event>& events) {
   pools_.push_back({.id = pools_.size() + 1, .use_count = 1});
-  steps.push_back({.kind = StepKind::PoolCreate, .id = pools_.size()});
+  events.push_back({.id = pools_.size(), .kind = EventKind::PoolCreate});
 }
 
-void PoolSteps::begin(std::vector<ProgramStep>& steps) {
+void PoolSteps::begin(std::vector<allocmark::Event>& events) {
   Pool* pool = any([](const Pool& one) { return one.use_count > 0 && !one.begun; });
   if (pool == nullptr && used_count() < kUsedMax) {
     pools_.push_back({.id = pools_.size() + 1});
@@ -54,73 +54,73 @@ void PoolSteps::begin(std::vector<ProgramStep>& steps) {
   }
   if (pool == nullptr) return;
   pool->every_stream = pool->on_oom || random_.below(2) == 0;
-  pool->stream = random_.below(stream_count_);
+  pool->stream = static_cast<std::uint32_t>(random_.below(stream_count_));
   pool->begun = true;
   ++pool->use_count;
-  steps.push_back({.kind = StepKind::PoolBegin,
-                   .id = pool->id,
-                   .size_bytes = pool->every_stream ? 1u : 0u,
-                   .stream = pool->every_stream ? 0 : pool->stream});
+  events.push_back({.id = pool->id,
+                    .size_bytes = pool->every_stream ? 1u : 0u,
+                    .stream = pool->every_stream ? 0 : pool->stream,
+                    .kind = EventKind::PoolBegin});
 }
 
-void PoolSteps::end(std::vector<ProgramStep>& steps) {
+void PoolSteps::end(std::vector<allocmark::Event>& events) {
   Pool* pool = any([](const Pool& one) { return one.begun; });
   if (pool == nullptr) return;
-  if (pool->captures) end_capture(*pool, steps);
+  if (pool->captures) end_capture(*pool, events);
   pool->begun = false;
-  steps.push_back({.kind = StepKind::PoolEnd, .id = pool->id});
+  events.push_back({.id = pool->id, .kind = EventKind::PoolEnd});
   if (!captures()) deferred_count_ = 0;
 }
 
-void PoolSteps::capture(std::vector<ProgramStep>& steps) {
+void PoolSteps::capture(std::vector<allocmark::Event>& events) {
   Pool* pool = any([](const Pool& one) { return one.begun; });
   if (pool == nullptr) return;
-  if (pool->captures) return end_capture(*pool, steps);
+  if (pool->captures) return end_capture(*pool, events);
   if (std::ranges::any_of(
           pools_, [&](const Pool& one) { return one.captures && one.stream == pool->stream; }))
     return;
   pool->captures = true;
-  steps.push_back({.kind = StepKind::CaptureBegin, .id = pool->id, .stream = pool->stream});
+  events.push_back({.id = pool->id, .stream = pool->stream, .kind = EventKind::CaptureBegin});
 }
 
-void PoolSteps::end_capture(Pool& pool, std::vector<ProgramStep>& steps) {
+void PoolSteps::end_capture(Pool& pool, std::vector<allocmark::Event>& events) {
   pool.captures = false;
-  steps.push_back({.kind = StepKind::CaptureEnd, .id = pool.id, .stream = pool.stream});
+  events.push_back({.id = pool.id, .stream = pool.stream, .kind = EventKind::CaptureEnd});
   if (!captures()) deferred_count_ = 0;
 }
 
-void PoolSteps::release(std::vector<ProgramStep>& steps) {
+void PoolSteps::release(std::vector<allocmark::Event>& events) {
   Pool* pool =
       any([](const Pool& one) { return one.use_count > 1 || (one.use_count == 1 && !one.begun); });
   if (pool == nullptr) return;
-  if (pool->use_count == 1 && pool->on_oom) turn(*pool, steps);
+  if (pool->use_count == 1 && pool->on_oom) turn(*pool, events);
   --pool->use_count;
-  steps.push_back({.kind = StepKind::PoolRelease, .id = pool->id});
+  events.push_back({.id = pool->id, .kind = EventKind::PoolRelease});
 }
 
-void PoolSteps::turn(Pool& pool, std::vector<ProgramStep>& steps) {
+void PoolSteps::turn(Pool& pool, std::vector<allocmark::Event>& events) {
   pool.on_oom = !pool.on_oom;
-  steps.push_back(
-      {.kind = StepKind::PoolOnOom, .id = pool.id, .size_bytes = pool.on_oom ? 1u : 0u});
+  events.push_back(
+      {.id = pool.id, .size_bytes = pool.on_oom ? 1u : 0u, .kind = EventKind::PoolOnOom});
 }
 
-void PoolSteps::turn(std::vector<ProgramStep>& steps) {
+void PoolSteps::turn(std::vector<allocmark::Event>& events) {
   Pool* on = any([](const Pool& one) { return one.on_oom; });
   Pool* pool = on != nullptr ? on : any([](const Pool& one) {
     return one.use_count > 0 && (!one.begun || one.every_stream);
   });
-  if (pool != nullptr) turn(*pool, steps);
+  if (pool != nullptr) turn(*pool, events);
 }
 
-void PoolSteps::never_split(std::vector<ProgramStep>& steps) {
+void PoolSteps::never_split(std::vector<allocmark::Event>& events) {
   const Pool* pool = any([](const Pool& one) { return one.use_count > 0; });
-  if (pool != nullptr) steps.push_back({.kind = StepKind::PoolNoSplit, .id = pool->id});
+  if (pool != nullptr) events.push_back({.id = pool->id, .kind = EventKind::PoolNoSplit});
 }
 
-void PoolSteps::empty(std::vector<ProgramStep>& steps) {
+void PoolSteps::empty(std::vector<allocmark::Event>& events) {
   const Pool* pool = any([](const Pool&) { return true; });
   if (pool == nullptr || (captures() && pool->use_count == 0)) return;
-  steps.push_back({.kind = StepKind::EmptyCache, .id = pool->id});
+  events.push_back({.id = pool->id, .kind = EventKind::Trim});
 }
 
 }  // namespace allocmark::caching

@@ -20,11 +20,11 @@ namespace allocmark::caching {
 // routed and are forgotten at a later such time.
 class PoolSteps {
  public:
-  PoolSteps(std::uint64_t seed, const Rules& rules, std::uint64_t stream_count)
+  PoolSteps(std::uint64_t seed, const Rules& rules, std::uint32_t stream_count)
       : random_(seed + 0x9E3779B97F4A7C15u), rules_(rules), stream_count_(stream_count) {}
 
   // Now and then one step, or more.
-  void add(std::vector<ProgramStep>& steps);
+  void add(std::vector<allocmark::Event>& events);
 
   void note_record(std::uint64_t block);
 
@@ -40,7 +40,7 @@ class PoolSteps {
     bool begun = false;
     bool captures = false;
     bool every_stream = false;
-    std::uint64_t stream = 0;  // of the captured graph, and of requests where not every_stream
+    std::uint32_t stream = 0;  // of the captured graph, and of requests where not every_stream
     bool on_oom = false;
   };
 
@@ -61,30 +61,30 @@ class PoolSteps {
     return found.empty() ? nullptr : found[random_.below(found.size())];
   }
 
-  void create(std::vector<ProgramStep>& steps);
+  void create(std::vector<allocmark::Event>& events);
 
   // A pool that serves when memory is out may not be routed to from some streams only.
-  void begin(std::vector<ProgramStep>& steps);
+  void begin(std::vector<allocmark::Event>& events);
 
-  void end(std::vector<ProgramStep>& steps);
+  void end(std::vector<allocmark::Event>& events);
 
   // A capture begins or ends, one at a time on each stream.
-  void capture(std::vector<ProgramStep>& steps);
-  void end_capture(Pool& pool, std::vector<ProgramStep>& steps);
+  void capture(std::vector<allocmark::Event>& events);
+  void end_capture(Pool& pool, std::vector<allocmark::Event>& events);
 
-  void release(std::vector<ProgramStep>& steps);
+  void release(std::vector<allocmark::Event>& events);
 
-  void turn(Pool& pool, std::vector<ProgramStep>& steps);
+  void turn(Pool& pool, std::vector<allocmark::Event>& events);
   // At most one is on: PyTorch asks several in the order of a hash.
-  void turn(std::vector<ProgramStep>& steps);
+  void turn(std::vector<allocmark::Event>& events);
 
-  void never_split(std::vector<ProgramStep>& steps);
+  void never_split(std::vector<allocmark::Event>& events);
 
-  void empty(std::vector<ProgramStep>& steps);
+  void empty(std::vector<allocmark::Event>& events);
 
   Random random_;
   const Rules& rules_;
-  std::uint64_t stream_count_;
+  std::uint32_t stream_count_;
   std::vector<Pool> pools_;                                 // by id - 1
   std::set<std::uint64_t> recorded_, recorded_in_capture_;  // live blocks
   int deferred_count_ = 0;

@@ -17,6 +17,8 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "harness/tools/parity/pool_steps.h"
+#include "workloads/trace/event_names.h"
+#include "workloads/trace/trace_row.h"
 
 namespace allocmark::caching {
 namespace {
@@ -116,91 +118,51 @@ struct Confs {
   }
 };
 
-// Fields of one row of the trace format.
-struct Row {
-  std::array<std::string_view, 4> fields;
-  std::uint64_t line = 0;  // 1-based
-};
-
-[[noreturn]] void throw_bad_row(const Row& row, std::string what, std::string wanted) {
-  throw UsageError({.what = std::move(what),
-                    .where = fmt::format("line {}", row.line),
-                    .wanted = std::move(wanted),
-                    .got = fmt::format("{}", fmt::join(row.fields, ",")),
-                    .next = "see workloads/TRACES.md for the trace format"});
-}
-
-Row split_row(std::string_view text, std::uint64_t line) {
-  Row row{.fields = {}, .line = line};
-  std::string_view rest = text;
-  for (std::size_t i = 0; i < row.fields.size(); ++i) {
-    const std::size_t end = rest.find(',');
-    row.fields[i] = rest.substr(0, end);
-    const bool last = i + 1 == row.fields.size();
-    if (last != (end == std::string_view::npos)) {
-      row.fields = {text, {}, {}, {}};
-      throw_bad_row(row, "this is no row of a trace", "op,id,size,stream");
-    }
-    if (!last) rest.remove_prefix(end + 1);
-  }
-  return row;
-}
-
-std::uint64_t number(const Row& row, std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty())
-    throw_bad_row(row, "a number cannot be read", "decimal digits");
-  return value;
-}
-
 std::string with(std::string_view text, char from, char to) {
   std::string changed(text);
   std::ranges::replace(changed, from, to);
   return changed;
 }
 
+bool is_of_program(EventKind kind) {
+  return kind != EventKind::Kernel && kind != EventKind::Host && kind != EventKind::GraphReplay &&
+         !is_of_host(kind);
+}
+
+[[noreturn]] void throw_bad_row(std::uint64_t line, ErrorText broken) {
+  broken.where = fmt::format("line {}", line);
+  if (broken.next.empty()) broken.next = "see workloads/TRACES.md for the trace format";
+  throw UsageError(std::move(broken));
+}
+
+std::uint64_t bytes_of(std::string_view text, std::uint64_t line) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size()) return value;
+  throw_bad_row(line, {.what = "a number cannot be read",
+                       .where = "",
+                       .wanted = "bytes, as decimal digits",
+                       .got = std::string(text),
+                       .next = ""});
+}
+
 // What a mark asks for: a program's release, configuration, capacity or limit, else nothing.
-void read_mark(const Row& row, Program& program, bool& configured) {
-  const std::string_view text = row.fields[1];
+void read_mark(std::string_view text, std::uint64_t line, Program& program, bool& configured) {
   const std::size_t blank = text.find(' ');
   const std::string_view label = text.substr(0, blank);
   const std::string_view value = blank == std::string_view::npos ? "" : text.substr(blank + 1);
   if (label == "capacity") {
-    program.capacity_bytes = number(row, value);
+    program.capacity_bytes = bytes_of(value, line);
   } else if (label == "pytorch") {
-    program.rules = &require_rules(value, fmt::format("line {}", row.line));
+    program.rules = &require_rules(value, fmt::format("line {}", line));
   } else if (label == "limit") {
-    program.steps.push_back({.kind = StepKind::Limit, .size_bytes = number(row, value)});
+    program.change({.conf = {}, .limit_bytes = bytes_of(value, line)});
   } else if (label == "conf" && configured) {
-    program.steps.push_back({.kind = StepKind::Configure, .conf = with(value, ' ', ',')});
+    program.change({.conf = with(value, ' ', ','), .limit_bytes = {}});
   } else if (label == "conf") {
     program.conf = with(value, ' ', ',');
     configured = true;
   }
-}
-
-struct NamedKind {
-  std::string_view name;
-  StepKind kind;
-};
-constexpr NamedKind kNamedKinds[] = {{"alloc", StepKind::Alloc},
-                                     {"free", StepKind::Free},
-                                     {"record", StepKind::Record},
-                                     {"busy", StepKind::Busy},
-                                     {"sync", StepKind::Sync},
-                                     {"empty_cache", StepKind::EmptyCache},
-                                     {"pool_create", StepKind::PoolCreate},
-                                     {"pool_begin", StepKind::PoolBegin},
-                                     {"pool_end", StepKind::PoolEnd},
-                                     {"pool_release", StepKind::PoolRelease},
-                                     {"pool_on_oom", StepKind::PoolOnOom},
-                                     {"pool_no_split", StepKind::PoolNoSplit},
-                                     {"capture_begin", StepKind::CaptureBegin},
-                                     {"capture_end", StepKind::CaptureEnd}};
-
-std::string_view name_of(StepKind kind) {
-  return std::ranges::find(kNamedKinds, kind, &NamedKind::kind)->name;
 }
 
 }  // namespace
@@ -211,7 +173,7 @@ Program make_program(std::uint64_t seed, std::size_t step_count, ProgramVariety 
   Random random(seed);
   Program program{.rules = &rules, .conf = confs.at_start(random)};
   program.capacity_bytes = random.between(100, 640) * kMiB;
-  const std::uint64_t streams = random.between(1, 3);
+  const auto streams = static_cast<std::uint32_t>(random.between(1, 3));
   // Mostly small heaps, which reach more different states; now and then one that fills several
   // chunks of a set.
   const std::uint64_t live_max =
@@ -220,89 +182,73 @@ Program make_program(std::uint64_t seed, std::size_t step_count, ProgramVariety 
   std::vector<std::uint64_t> live;
   std::uint64_t id = 0;
   if (random.below(2) == 0) {
-    program.steps.push_back(
-        {.kind = StepKind::Limit, .size_bytes = random.between(60, 400) * kMiB});
+    program.change({.conf = {}, .limit_bytes = random.between(60, 400) * kMiB});
   }
   const bool has_pools = variety == ProgramVariety::AllConfs && seed % 2 == 1 &&
                          !program.conf.starts_with(kAsyncBackend);
   PoolSteps pools(seed, rules, streams);
-  while (program.steps.size() < step_count) {
-    if (has_pools) pools.add(program.steps);
+  while (program.events.size() < step_count) {
+    if (has_pools) pools.add(program.events);
     const std::uint64_t kind = random.below(1000);
-    const std::uint64_t stream = random.below(streams);
+    const auto stream = static_cast<std::uint32_t>(random.below(streams));
     if (kind < 3) {
-      program.steps.push_back({.kind = StepKind::EmptyCache});
+      program.events.push_back({.kind = EventKind::Trim});
     } else if (kind < 10) {
-      program.steps.push_back({.kind = StepKind::Busy, .stream = stream});
+      program.events.push_back({.stream = stream, .kind = EventKind::Busy});
     } else if (kind < 20) {
-      program.steps.push_back({.kind = StepKind::Sync});
+      program.events.push_back({.kind = EventKind::Sync});
     } else if (kind < 22 && reconfigures) {
-      program.steps.push_back({.kind = StepKind::Configure, .conf = confs.at_run_time(random)});
+      program.change({.conf = confs.at_run_time(random), .limit_bytes = {}});
     } else if (kind < 24 && reconfigures) {
       const std::uint64_t limit = random.below(3) == 0 ? 0 : random.between(60, 400) * kMiB;
-      program.steps.push_back({.kind = StepKind::Limit, .size_bytes = limit});
+      program.change({.conf = {}, .limit_bytes = limit});
     } else if (kind < 80 && !live.empty()) {
-      program.steps.push_back(
-          {.kind = StepKind::Record, .id = live[random.below(live.size())], .stream = stream});
-      pools.note_record(program.steps.back().id);
+      program.events.push_back(
+          {.id = live[random.below(live.size())], .stream = stream, .kind = EventKind::Record});
+      pools.note_record(program.events.back().id);
     } else if (live.size() < live_max && (live.empty() || random.below(100) < 55)) {
-      program.steps.push_back({.kind = StepKind::Alloc,
-                               .id = ++id,
-                               .size_bytes = random_size(random),
-                               .stream = stream});
+      program.events.push_back({.id = ++id,
+                                .size_bytes = random_size(random),
+                                .stream = stream,
+                                .kind = EventKind::Alloc});
       live.push_back(id);
     } else {
       std::swap(live[random.below(live.size())], live.back());
       if (!pools.may_free(live.back())) {
-        program.steps.push_back({.kind = StepKind::Sync});
+        program.events.push_back({.kind = EventKind::Sync});
         continue;
       }
-      program.steps.push_back({.kind = StepKind::Free, .id = live.back()});
+      program.events.push_back({.id = live.back(), .kind = EventKind::Free});
       live.pop_back();
     }
   }
   return program;
 }
 
-std::string to_row(const ProgramStep& step) {
-  switch (step.kind) {
-    case StepKind::Alloc:
-      return fmt::format("alloc,{},{},{}\n", step.id, step.size_bytes, step.stream);
-    case StepKind::Free:
-      return fmt::format("free,{},0,0\n", step.id);
-    case StepKind::Record:
-      return fmt::format("record,{},0,{}\n", step.id, step.stream);
-    case StepKind::Busy:
-      return fmt::format("busy,0,0,{}\n", step.stream);
-    case StepKind::Sync:
-      return "sync,0,0,0\n";
-    case StepKind::EmptyCache:
-      return fmt::format("empty_cache,{},0,0\n", step.id);
-    case StepKind::Configure:
-      return fmt::format("mark,conf {},0,0\n", with(step.conf, ',', ' '));
-    case StepKind::Limit:
-      return fmt::format("mark,limit {},0,0\n", step.size_bytes);
-    case StepKind::PoolCreate:
-    case StepKind::PoolBegin:
-    case StepKind::PoolEnd:
-    case StepKind::PoolRelease:
-    case StepKind::PoolOnOom:
-    case StepKind::PoolNoSplit:
-    case StepKind::CaptureBegin:
-    case StepKind::CaptureEnd:
-      return fmt::format("{},{},{},{}\n", name_of(step.kind), step.id, step.size_bytes,
-                         step.stream);
+void Program::change(Change change) {
+  events.push_back({.id = changes.size(), .kind = EventKind::Mark});
+  changes.push_back(std::move(change));
+}
+
+std::string to_row(const Program& program, const allocmark::Event& event) {
+  std::string label;
+  if (event.kind == EventKind::Mark) {
+    const Change& change = program.changes[event.id];
+    label = change.conf ? "conf " + with(*change.conf, ',', ' ')
+                        : fmt::format("limit {}", change.limit_bytes.value_or(0));
   }
-  return {};
+  std::string row;
+  append_trace_row(event, label, /*tagged=*/false, &row);
+  return row;
 }
 
 std::string to_trace(const Program& program) {
-  std::string text = "op,id,size,stream\n";
+  std::string text = fmt::format("{}\n", kTraceColumns);
   if (program.rules->minor != kNewestMinor)
     text += fmt::format("mark,pytorch {},0,0\n", program.rules->name());
   text += fmt::format("mark,capacity {},0,0\nmark,conf {},0,0\n", program.capacity_bytes,
                       with(program.conf, ',', ' '));
-  for (const ProgramStep& step : program.steps) text += to_row(step);
+  for (const allocmark::Event& event : program.events) text += to_row(program, event);
   return text;
 }
 
@@ -316,21 +262,21 @@ Program program_from_trace(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
     ++line;
     if (line == 1 || content.empty() || content.front() == '#') continue;  // line 1: the header
-    const Row row = split_row(content, line);
-    if (row.fields[0] == "mark") {
-      read_mark(row, program, configured);
-      continue;
+    allocmark::Event event;
+    std::string_view label;
+    if (std::optional<ErrorText> broken = parse_trace_row(content, 4, &event, &label))
+      throw_bad_row(line, std::move(*broken));
+    if (event.kind == EventKind::Mark) {
+      read_mark(label, line, program, configured);
+    } else if (!is_of_program(event.kind)) {
+      throw_bad_row(line, {.what = "no program has this operation",
+                           .where = "",
+                           .wanted = "requests, frees, uses, busy streams, private pools",
+                           .got = std::string(event_kind_name(event.kind)),
+                           .next = ""});
+    } else {
+      program.events.push_back(event);
     }
-    const auto* kind = std::ranges::find(kNamedKinds, row.fields[0], &NamedKind::name);
-    if (kind == std::end(kNamedKinds))
-      throw_bad_row(
-          row, "unknown operation",
-          "alloc, free, record, busy, sync, empty_cache, mark, pool_create, pool_begin, "
-          "pool_end, pool_release, pool_on_oom, pool_no_split, capture_begin, capture_end");
-    program.steps.push_back({.kind = kind->kind,
-                             .id = number(row, row.fields[1]),
-                             .size_bytes = number(row, row.fields[2]),
-                             .stream = number(row, row.fields[3])});
   }
   return program;
 }

@@ -4,51 +4,31 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "allocators/caching/release.h"
+#include "workloads/trace/event.h"
 
 namespace allocmark::caching {
 
-enum class StepKind : std::uint8_t {
-  Alloc,
-  Free,
-  Record,
-  Busy,
-  Sync,
-  EmptyCache,
-  Configure,
-  Limit,
-  // Of private pools, as EventKind has them; `id` is the pool, as it is of EmptyCache where it is
-  // not 0.
-  PoolCreate,
-  PoolBegin,
-  PoolEnd,
-  PoolRelease,
-  PoolOnOom,
-  PoolNoSplit,
-  CaptureBegin,
-  CaptureEnd
-};
-
-[[nodiscard]] constexpr bool is_of_pool(StepKind kind) { return kind >= StepKind::PoolCreate; }
-
-struct ProgramStep {
-  StepKind kind = StepKind::Sync;
-  std::uint64_t id = 0;
-  std::uint64_t size_bytes = 0;  // Limit: bytes, 0 is none. PoolBegin: 1 for every stream.
-                                 // PoolOnOom: 1 for on
-  std::uint64_t stream = 0;
-  std::string conf{};  // Configure
+// A change that a program makes to the allocator: its config string, or its limit in bytes (0 is
+// none). One of the two is there.
+struct Change {
+  std::optional<std::string> conf;
+  std::optional<std::uint64_t> limit_bytes;
 };
 
 struct Program {
   const Rules* rules = &newest_rules();
-  std::string conf{};                // config string at the start
-  std::uint64_t capacity_bytes = 0;  // of the device
-  std::vector<ProgramStep> steps{};
+  std::string conf{};                      // config string at the start
+  std::uint64_t capacity_bytes = 0;        // of the device
+  std::vector<allocmark::Event> events{};  // a Mark is a change; its id is the change's index
+  std::vector<Change> changes{};
+
+  void change(Change change);  // at the end
 };
 
 // Confs that the release does not accept are left out of its programs, and others take their place.
@@ -64,7 +44,7 @@ enum class ProgramVariety : std::uint8_t { Confs, AllConfs };
 // ("mark,conf max_split_size_mb:20 backend:native,0,0"), with blanks for commas.
 [[nodiscard]] std::string to_trace(const Program& program);
 // One row of it, with its end of line.
-[[nodiscard]] std::string to_row(const ProgramStep& step);
+[[nodiscard]] std::string to_row(const Program& program, const allocmark::Event& event);
 // Throws UsageError with the line's number. Other marks are left out; without a mark
 // "capacity" the capacity is 0.
 [[nodiscard]] Program program_from_trace(std::string_view text);

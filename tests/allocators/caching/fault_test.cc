@@ -21,24 +21,24 @@ namespace {
 template <typename Allocator>
 void run_steps(const Program& program, FakeDevice& device, Allocator& allocator) {
   std::unordered_map<std::uint64_t, std::uint64_t> held;
-  for (const ProgramStep& step : program.steps) {
+  for (const allocmark::Event& event : program.events) {
     try {
-      const auto found = held.find(step.id);
-      if (step.kind == StepKind::Alloc) {
-        if (const auto address = allocator.allocate(step.size_bytes, step.stream))
-          held[step.id] = *address;
-      } else if (step.kind == StepKind::Free && found != held.end()) {
+      const auto found = held.find(event.id);
+      if (event.kind == EventKind::Alloc) {
+        if (const auto address = allocator.allocate(event.size_bytes, event.stream))
+          held[event.id] = *address;
+      } else if (event.kind == EventKind::Free && found != held.end()) {
         const bool known = allocator.deallocate(found->second);
         REQUIRE(known);
         held.erase(found);
-      } else if (step.kind == StepKind::Record && found != held.end()) {
-        const bool known = allocator.record_stream(found->second, step.stream);
+      } else if (event.kind == EventKind::Record && found != held.end()) {
+        const bool known = allocator.record_stream(found->second, event.stream);
         REQUIRE(known);
-      } else if (step.kind == StepKind::Busy) {
-        device.start_busy(step.stream);
-      } else if (step.kind == StepKind::Sync) {
+      } else if (event.kind == EventKind::Busy) {
+        device.start_busy(event.stream);
+      } else if (event.kind == EventKind::Sync) {
         device.end_busy();
-      } else if (step.kind == StepKind::EmptyCache) {
+      } else if (event.kind == EventKind::Trim) {
         allocator.empty_cache();
       }
     } catch (const FakeFailure&) {
@@ -56,7 +56,7 @@ Program short_program(std::uint64_t seed, const std::string& conf) {
   Program program = make_program(seed, 120);
   program.conf = conf;
   program.capacity_bytes = 200 * kMiB;
-  program.steps.push_back({.kind = StepKind::EmptyCache});
+  program.events.push_back({.kind = EventKind::Trim});
   return program;
 }
 

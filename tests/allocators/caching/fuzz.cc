@@ -34,15 +34,16 @@ std::uint64_t capacity_of(const Program& program) {
 class Pair {
  public:
   explicit Pair(const Program& program)
-      : real_device_(kDeviceTotal, capacity_of(program)),
+      : changes_(program.changes),
+        real_device_(kDeviceTotal, capacity_of(program)),
         model_device_(kDeviceTotal, capacity_of(program)),
         real_(std::make_unique<CachingAllocator>(real_device_,
                                                  settings_of(program.conf, *program.rules))),
         model_(model_device_, settings_of(program.conf, *program.rules), std::nullopt) {}
 
   // The first difference, empty where there is none.
-  std::string step(const ProgramStep& step) {
-    std::string difference = apply(step);
+  std::string step(const allocmark::Event& event) {
+    std::string difference = apply(event);
     if (difference.empty()) difference = compare_counters();
     if (difference.empty()) difference = compare_blocks();
     return difference;
@@ -54,53 +55,47 @@ class Pair {
   }
 
  private:
-  std::string apply(const ProgramStep& step) {
-    const auto held = addresses_.find(step.id);
-    switch (step.kind) {
-      case StepKind::Alloc:
-        return allocate(step);
-      case StepKind::Free:
+  std::string apply(const allocmark::Event& event) {
+    const auto held = addresses_.find(event.id);
+    switch (event.kind) {
+      case EventKind::Alloc:
+        return allocate(event);
+      case EventKind::Free:
         if (held == addresses_.end()) return {};
         if (!real_->deallocate(held->second)) return "a live block is unknown";
         model_.deallocate(held->second);
         addresses_.erase(held);
         return {};
-      case StepKind::Record:
+      case EventKind::Record:
         if (held == addresses_.end()) return {};
-        if (!real_->record_stream(held->second, step.stream)) return "a live block is unknown";
-        model_.record_stream(held->second, step.stream);
+        if (!real_->record_stream(held->second, event.stream)) return "a live block is unknown";
+        model_.record_stream(held->second, event.stream);
         return {};
-      case StepKind::Busy:
-        real_device_.start_busy(step.stream);
-        model_device_.start_busy(step.stream);
+      case EventKind::Busy:
+        real_device_.start_busy(event.stream);
+        model_device_.start_busy(event.stream);
         return {};
-      case StepKind::Sync:
+      case EventKind::Sync:
         real_device_.end_busy();
         model_device_.end_busy();
         return {};
-      case StepKind::EmptyCache:
+      case EventKind::Trim:
         real_->empty_cache();
         model_.empty_cache();
         return {};
-      case StepKind::Configure:
-        real_->change_settings(settings_of(step.conf, *model_.settings.rules));
-        model_.settings = settings_of(step.conf, *model_.settings.rules);
+      case EventKind::Mark:
+        change(changes_[event.id]);
         return {};
-      case StepKind::Limit:
-        change_limit(step.size_bytes > 0 ? std::optional(step.size_bytes) : std::nullopt);
-        return {};
-      // Private pools are beyond the model.
-      case StepKind::PoolCreate:
-      case StepKind::PoolBegin:
-      case StepKind::PoolEnd:
-      case StepKind::PoolRelease:
-      case StepKind::PoolOnOom:
-      case StepKind::PoolNoSplit:
-      case StepKind::CaptureBegin:
-      case StepKind::CaptureEnd:
-        break;
+      default:
+        return "unknown step";  // private pools are beyond the model
     }
-    return "unknown step";
+  }
+
+  void change(const Change& change) {
+    if (!change.conf)
+      return change_limit(change.limit_bytes > 0 ? change.limit_bytes : std::nullopt);
+    real_->change_settings(settings_of(*change.conf, *model_.settings.rules));
+    model_.settings = settings_of(*change.conf, *model_.settings.rules);
   }
 
   void change_limit(std::optional<std::uint64_t> limit_bytes) {
@@ -109,15 +104,15 @@ class Pair {
     model_.limit = whole ? kDeviceTotal : limit_bytes;
   }
 
-  std::string allocate(const ProgramStep& step) {
-    if (addresses_.contains(step.id)) return {};
-    const std::optional<std::uint64_t> address = real_->allocate(step.size_bytes, step.stream);
-    const std::optional<std::uint64_t> expected = model_.allocate(step.size_bytes, step.stream);
+  std::string allocate(const allocmark::Event& event) {
+    if (addresses_.contains(event.id)) return {};
+    const std::optional<std::uint64_t> address = real_->allocate(event.size_bytes, event.stream);
+    const std::optional<std::uint64_t> expected = model_.allocate(event.size_bytes, event.stream);
     if (address != expected) {
       return fmt::format("allocate gives {:#x}, the model {:#x} (0: out of memory)",
                          address.value_or(0), expected.value_or(0));
     }
-    if (address) addresses_[step.id] = *address;
+    if (address) addresses_[event.id] = *address;
     return {};
   }
 
@@ -213,6 +208,7 @@ class Pair {
     return block == nullptr ? "" : fmt::format("segment {:#x} has too many blocks", expected.base);
   }
 
+  const std::vector<Change>& changes_;
   FakeDevice real_device_;
   FakeDevice model_device_;
   std::unique_ptr<CachingAllocator> real_;
@@ -226,8 +222,8 @@ std::optional<FuzzFailure> run_program(const Program& program) {
   std::size_t step = 0;
   try {
     Pair pair(program);
-    for (; step < program.steps.size(); ++step) {
-      std::string difference = pair.step(program.steps[step]);
+    for (; step < program.events.size(); ++step) {
+      std::string difference = pair.step(program.events[step]);
       if (!difference.empty()) return FuzzFailure{step, std::move(difference)};
     }
     std::string difference = pair.end();
@@ -242,12 +238,12 @@ std::optional<FuzzFailure> run_program(const Program& program) {
 Program shrink(Program program) {
   const std::optional<FuzzFailure> failure = run_program(program);
   if (!failure) return program;
-  program.steps.resize(std::min(program.steps.size(), failure->step + 1));
-  for (std::size_t length = program.steps.size() / 2; length > 0; length /= 2) {
-    for (std::size_t begin = 0; begin + length <= program.steps.size();) {
+  program.events.resize(std::min(program.events.size(), failure->step + 1));
+  for (std::size_t length = program.events.size() / 2; length > 0; length /= 2) {
+    for (std::size_t begin = 0; begin + length <= program.events.size();) {
       Program shorter = program;
-      const auto first = shorter.steps.begin() + static_cast<std::ptrdiff_t>(begin);
-      shorter.steps.erase(first, first + static_cast<std::ptrdiff_t>(length));
+      const auto first = shorter.events.begin() + static_cast<std::ptrdiff_t>(begin);
+      shorter.events.erase(first, first + static_cast<std::ptrdiff_t>(length));
       if (run_program(shorter)) {
         program = std::move(shorter);
       } else {

@@ -40,7 +40,7 @@ TEST_CASE("random programs are served as the reference model serves them") {
     if (!failure) continue;
     const Program shortest = shrink(program);
     const auto last = run_program(shortest);
-    INFO("seed " << seed << ", program " << i << ", " << shortest.steps.size()
+    INFO("seed " << seed << ", program " << i << ", " << shortest.events.size()
                  << " steps: " << (last ? last->text : failure->text) << "\n"
                  << to_trace(shortest));
     REQUIRE_FALSE(failure.has_value());
@@ -82,7 +82,8 @@ TEST_CASE("a program that cannot be read is refused with its line") {
   CHECK(message("alloc,1,2,0\n# a comment\nmark,step 3,0,0\n") == "accepted");
   CHECK(message("sync,0,0,0\nalloc,1,x,0\n").find("line 3") != std::string::npos);
   for (const char* rows : {"alloc,1,2\n", "alloc,1,2,3,4\n", "alloc,-1,2,0\n", "malloc,1,2,0\n",
-                           "alloc,1,99999999999999999999,0\n", "mark,limit x,0,0\n", "alloc\n"}) {
+                           "alloc,1,99999999999999999999,0\n", "mark,limit x,0,0\n", "alloc\n",
+                           "kernel,0,1000,0\n", "free,1,5,0\n"}) {
     CHECK(message(rows).find("line 2") != std::string::npos);
   }
 }

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "harness/tools/parity/parity_trace.h"
 #include "tests/allocators/caching/golden_files.h"
 #include "tests/catch.h"
+#include "workloads/open_workload.h"
 
 using namespace allocmark;
 using namespace allocmark::caching;
@@ -22,8 +24,8 @@ constexpr const char* kPrograms[] = {
     "bert_varlen_infer",      "fuzz_1", "fuzz_r1", "fuzz_s1", "gpt2_train_amp", "gpt2_train_ckpt",
     "llama_lora_varlen_accum"};
 
-std::vector<ParityOperation> read_trace(const std::string& program) {
-  return parse_trace(read_gzip("workloads/recorded/" + program + ".ops.csv.gz"));
+std::vector<allocmark::Event> read_trace(const std::string& program) {
+  return parity_events(*open_workload(program, 0));
 }
 
 // What a set of goldens came to.
@@ -35,7 +37,7 @@ struct GoldenSum {
 // Holds the goldens under `folder` of one program to the caching allocator, under the rules of the
 // release that each golden names.
 void add_goldens(const std::string& folder, const std::string& program, GoldenSum* sum) {
-  const std::vector<ParityOperation> trace = read_trace(program);
+  const std::vector<allocmark::Event> trace = read_trace(program);
   for (const auto& [path, text] : read_goldens(folder + program)) {
     const Golden golden = parse_golden(text, path);
     const std::string name = path.substr(path.rfind('/') + 1);
@@ -83,10 +85,10 @@ TEST_CASE("every golden of 2.12.1, 2.13.0 and 2.15.0 is answered as that release
 }
 
 TEST_CASE("goldens and traces that are cut short or mixed up are named as such") {
-  const std::vector<ParityOperation> trace = read_trace("gpt2_train_amp");
+  const std::vector<allocmark::Event> trace = read_trace("gpt2_train_amp");
   const std::string text = read_goldens("gpt2_train_amp").at("gpt2_train_amp/C00_all.txt");
   const auto message = [&](const std::string& golden,
-                           const std::vector<ParityOperation>& operations,
+                           const std::vector<allocmark::Event>& operations,
                            std::string_view conf) -> std::string {
     try {
       static_cast<void>(compare_with_golden(operations, parse_golden(golden, "g.txt"), conf));
@@ -114,7 +116,7 @@ TEST_CASE("goldens and traces that are cut short or mixed up are named as such")
 }
 
 TEST_CASE("a wrong answer is reported with the request, both answers and the state") {
-  const std::vector<ParityOperation> trace = read_trace("gpt2_train_amp");
+  const std::vector<allocmark::Event> trace = read_trace("gpt2_train_amp");
   const Golden golden =
       parse_golden(read_goldens("gpt2_train_amp").at("gpt2_train_amp/C00_all.txt"), "g.txt");
   Golden wrong_place = golden;

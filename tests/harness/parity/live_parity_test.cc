@@ -21,8 +21,7 @@ LiveResult compare_scripts(const std::string& torch, const std::string& caching)
   std::filesystem::permissions(path, std::filesystem::perms::owner_all);
   caching::Program program;
   for (std::uint64_t id = 0; id < 3; ++id)
-    program.steps.push_back(
-        {.kind = caching::StepKind::Alloc, .id = id, .size_bytes = 20U << 20, .stream = 0});
+    program.events.push_back({.id = id, .size_bytes = 20U << 20, .kind = EventKind::Alloc});
   return compare_live(program, {.program_path = path, .timeout_s = 1});
 }
 

@@ -17,14 +17,12 @@
 namespace allocmark {
 namespace {
 
-using caching::ParityOperation;
-
-std::vector<ParityOperation> operations_of(const std::string& workload) {
-  return parity_operations(*open_workload(workload, 0));
+std::vector<Event> operations_of(const std::string& workload) {
+  return parity_events(*open_workload(workload, 0));
 }
 
-caching::ParityReport compare(const std::vector<ParityOperation>& operations,
-                              const ArchiveFile& file, caching::ParityDevice& device) {
+caching::ParityReport compare(const std::vector<Event>& operations, const ArchiveFile& file,
+                              caching::ParityDevice& device) {
   const caching::Golden golden = caching::parse_golden(file.text, file.name);
   const std::string name = file.name.substr(file.name.rfind('/') + 1);
   return caching::compare_with_golden(operations, golden, caching::golden_conf(name).value(),
@@ -33,7 +31,7 @@ caching::ParityReport compare(const std::vector<ParityOperation>& operations,
 
 TEST_CASE("recorded programs get their addresses from the simulated device") {
   for (const std::string program : {"gpt2_train_ckpt", "fuzz_s1"}) {
-    const std::vector<ParityOperation> operations = operations_of(program);
+    const std::vector<Event> operations = operations_of(program);
     for (const ArchiveFile& file : read_whole_tar("tests/golden/caching/" + program + ".tar.zst")) {
       const caching::ParityReport report = compare(operations, file, *make_parity_device());
       INFO(file.name << "\n" << describe(report));
@@ -43,7 +41,7 @@ TEST_CASE("recorded programs get their addresses from the simulated device") {
 }
 
 TEST_CASE("a device that starts otherwise is noticed") {
-  const std::vector<ParityOperation> operations = operations_of("gpt2_train_ckpt");
+  const std::vector<Event> operations = operations_of("gpt2_train_ckpt");
   for (const ArchiveFile& file : read_whole_tar("tests/golden/caching/gpt2_train_ckpt.tar.zst")) {
     if (!file.name.ends_with("C00_all.txt")) continue;
     const std::unique_ptr<caching::ParityDevice> device = make_parity_device();

@@ -30,7 +30,16 @@ def test_one_table_per_experiment(tmp_path):
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 3
     assert r"\input" not in text.replace(r"to \input", "")
     rows = [line for line in text.splitlines() if line.endswith(r"\\") and " & " in line and "multicolumn" not in line]
-    assert {line.count(" & ") for line in rows} == {8}
+    columns = {1 + len(line.split("} ")[-1].rstrip("}")) for line in text.splitlines() if line.startswith(r"\begin{tabular}")}
+    assert {line.count(" & ") for line in rows} == columns
+
+
+def test_values_are_those_of_the_other_tables(tmp_path):
+    run = generate.read_with_facts(generate.write_folder(tmp_path, generate.golden_lines()))
+    headings = [(one["group"], one["name"]) for one in run.columns["headings"]]
+    values = run.columns["rows"][next(cell["cell_id"] for cell in run.cells if cell["status"] == "ok")]
+    shown = [latex.escape(value) for heading, value in zip(headings, values, strict=True) if heading in latex.SHOWN]
+    assert len(shown) > 6 and " & ".join(shown) + r" \\" in latex.render_latex(run)
 
 
 def test_a_page_is_not_made_when_only_latex_is_asked_for(tmp_path):

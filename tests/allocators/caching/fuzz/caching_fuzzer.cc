@@ -17,10 +17,10 @@
 
 namespace {
 
+using allocmark::Event;
+using allocmark::EventKind;
 using allocmark::kMiB;
 using allocmark::caching::Program;
-using allocmark::caching::ProgramStep;
-using allocmark::caching::StepKind;
 
 // Bytes as numbers; zeros after the end.
 class Input {
@@ -42,21 +42,28 @@ std::uint64_t size_of(Input& input) {
   return power + power * input.byte() / 256;
 }
 
-ProgramStep step_of(Input& input, std::uint64_t id_new) {
+// At the program's end.
+void add_step(Input& input, std::uint64_t& id_last, Program& program) {
   const std::uint64_t kind = input.byte() % 32;
-  const std::uint64_t stream = input.byte() % 3;
+  const auto stream = static_cast<std::uint32_t>(input.byte() % 3);
   const std::uint64_t id_old =
-      id_new == 0 ? 0 : id_new - input.byte() % std::min<std::uint64_t>(id_new, 64);
+      id_last == 0 ? 0 : id_last - input.byte() % std::min<std::uint64_t>(id_last, 64);
+  if (kind == 31) return program.change({.conf = {}, .limit_bytes = input.below(400) * kMiB});
+  const auto add = [&](const Event& event) { program.events.push_back(event); };
   if (kind < 14) {
-    return {
-        .kind = StepKind::Alloc, .id = id_new + 1, .size_bytes = size_of(input), .stream = stream};
+    add({.id = ++id_last,
+         .size_bytes = size_of(input),
+         .stream = stream,
+         .kind = EventKind::Alloc});
+  } else if (kind < 25) {
+    add({.id = id_old, .kind = EventKind::Free});
+  } else if (kind < 28) {
+    add({.id = id_old, .stream = stream, .kind = EventKind::Record});
+  } else if (kind == 28) {
+    add({.stream = stream, .kind = EventKind::Busy});
+  } else {
+    add({.kind = kind == 29 ? EventKind::Sync : EventKind::Trim});
   }
-  if (kind < 25) return {.kind = StepKind::Free, .id = id_old};
-  if (kind < 28) return {.kind = StepKind::Record, .id = id_old, .stream = stream};
-  if (kind == 28) return {.kind = StepKind::Busy, .stream = stream};
-  if (kind == 29) return {.kind = StepKind::Sync};
-  if (kind == 30) return {.kind = StepKind::EmptyCache};
-  return {.kind = StepKind::Limit, .size_bytes = input.below(400) * kMiB};
 }
 
 // The config string is one of the generator's, which knows them all.
@@ -65,10 +72,7 @@ Program program_of(Input& input) {
   Program program = allocmark::caching::make_program(input.byte(), 0);
   program.capacity_bytes = (100 + input.below(540)) * kMiB;
   std::uint64_t id = 0;
-  while (!input.empty() && program.steps.size() < kStepCountMax) {
-    program.steps.push_back(step_of(input, id));
-    if (program.steps.back().kind == StepKind::Alloc) ++id;
-  }
+  while (!input.empty() && program.events.size() < kStepCountMax) add_step(input, id, program);
   return program;
 }
 

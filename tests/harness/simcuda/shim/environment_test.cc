@@ -199,3 +199,45 @@ TEST_CASE("libcuda.so.1 is loaded under its own name, and is this library") {
   REQUIRE(get_name(device, name.data(), 96) == 0);
   CHECK(std::string(name.data()) == "NVIDIA H200");
 }
+
+TEST_CASE("every function of NVML is there, and what is not served says so and is counted") {
+  void* const management = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_NOLOAD);
+  REQUIRE(management != nullptr);
+#define NVML_FUNCTION(name) CHECK(dlsym(management, #name) != nullptr);
+#include "harness/simcuda/shim/nvml_functions.inc"
+#undef NVML_FUNCTION
+  const auto fan_speed =
+      reinterpret_cast<int (*)(void*, unsigned*)>(dlsym(management, "nvmlDeviceGetFanSpeed"));
+  const std::uint64_t before = SIMCU(simcu_unimplemented_count)();
+  unsigned percent = 0;
+  constexpr int kNotSupported = 3;
+  CHECK(fan_speed(nullptr, &percent) == kNotSupported);
+  CHECK(SIMCU(simcu_unimplemented_count)() == before + 1);
+}
+
+TEST_CASE("values that NCCL asks NVML for are answered") {
+  void* const management = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_NOLOAD);
+  REQUIRE(management != nullptr);
+  const auto find = [&](const char* name) { return dlsym(management, name); };
+  void* device = nullptr;
+  REQUIRE(reinterpret_cast<int (*)(unsigned, void**)>(find("nvmlDeviceGetHandleByIndex_v2"))(
+              0, &device) == 0);
+  int peer_status = -1;
+  CHECK(reinterpret_cast<int (*)(void*, void*, int, int*)>(find("nvmlDeviceGetP2PStatus"))(
+            device, device, 0, &peer_status) == 0);
+  CHECK(peer_status == 0);
+  struct Value {
+    unsigned field, scope;
+    long long time_us, latency_us;
+    int type, result;
+    unsigned long long value;
+  };
+  std::array<Value, 2> values{};
+  CHECK(reinterpret_cast<int (*)(void*, int, Value*)>(find("nvmlDeviceGetFieldValues"))(
+            device, 2, values.data()) == 0);
+  for (const Value& value : values) CHECK(value.result == 3);
+  std::array<unsigned, 3> confidential{1, 1, 1};
+  CHECK(reinterpret_cast<int (*)(unsigned*)>(find("nvmlSystemGetConfComputeState"))(
+            confidential.data()) == 0);
+  CHECK(confidential == std::array<unsigned, 3>{});
+}
