@@ -16,16 +16,51 @@
 namespace simcuda {
 namespace {
 
+struct StreamOf {
+  SimulatedDevice& device;
+  StreamId id = kLegacyStream;
+};
+// All later work of one stream comes after what another device's stream has to do now. Devices have
+// separate orders, so the first works as long as the other. Blocked where a gate is in the way.
+Status come_after(ThreadState& thread, const StreamOf& later, const StreamOf& earlier) {
+  Finish before;
+  {
+    const std::lock_guard lock(earlier.device.mutex);
+    before = earlier.device.core.streams().stream_finish(earlier.id, thread.now_ns());
+  }
+  if (before.status != Status::Ok) return before.status;
+  const std::lock_guard lock(later.device.mutex);
+  return work_until(thread, later.device, later.id, before.finish_ns);
+}
+
+// The stream of the memory's device that stands for the given one, which may be another device's.
+struct MemoryStream {
+  Status status = Status::Ok;
+  StreamId id = kLegacyStream;
+};
+MemoryStream stream_at(ThreadState& thread, SimulatedDevice& device, const StreamRef& ref) {
+  if (ref.device == &device) return {.id = ref.id};
+  StreamId guest = kLegacyStream;
+  {
+    const std::lock_guard lock(device.mutex);
+    const auto [at, is_new] = device.guest_streams.try_emplace({ref.device->index, ref.id});
+    if (is_new) at->second = device.core.streams().create_stream(StreamKind::NonBlocking);
+    guest = at->second;
+  }
+  return {.status = come_after(thread, {device, guest}, {*ref.device, ref.id}), .id = guest};
+}
+
+cudaError_t refuse_gate(ThreadState& thread) {
+  return explain(
+      thread, cudaErrorNotSupported,
+      "simcuda: a pool's memory is used on another device's stream, behind a closed gate");
+}
+
 cudaError_t allocate_from(ThreadState& thread, void** pointer, std::size_t size_bytes,
-                          SimPool* pool, StreamRef stream) {
-  SimulatedDevice& device = *stream.device;
+                          SimPool* pool, const MemoryStream& stream, SimulatedDevice& device) {
   const TickScope ticks(thread);
   const std::lock_guard lock(device.mutex);
   const SimPool& from = pool != nullptr ? *pool : *device.current_pool;
-  if (from.device != &device) {
-    return explain(thread, cudaErrorNotSupported,
-                   "simcuda: a pool is used on a stream of another device");
-  }
   const std::uint64_t free_block_count = device.core.free_block_count();
   const AllocationOutcome outcome =
       device.core.allocate_async(size_bytes, stream.id, from.id, thread.now_ns());
@@ -53,7 +88,7 @@ cudaError_t allocate_async(ThreadState& thread, void** pointer, std::size_t size
   }
   const StreamRef ref = resolve_stream(thread, stream);
   if (ref.device == nullptr) {
-    return cudaErrorInvalidResourceHandle;
+    return ref.error;
   }
   const bool is_host = pool != nullptr && pool->is_host;
   if (ref.captured) [[unlikely]] {
@@ -62,7 +97,15 @@ cudaError_t allocate_async(ThreadState& thread, void** pointer, std::size_t size
         is_host ? capture_forbids(ref) : capture_allocation(ref, pointer, size_bytes);
     if (captured) return *captured;
   }
-  const cudaError_t error = allocate_from(thread, pointer, size_bytes, pool, ref);
+  SimulatedDevice& device = pool != nullptr ? *pool->device : *ref.device;
+  const MemoryStream at = stream_at(thread, device, ref);
+  if (at.status != Status::Ok) return refuse_gate(thread);
+  const cudaError_t error = allocate_from(thread, pointer, size_bytes, pool, at, device);
+  // The block may have a user before, whose work the stream waits for.
+  if (ref.device != &device &&
+      come_after(thread, {*ref.device, ref.id}, {device, at.id}) != Status::Ok) {
+    return refuse_gate(thread);
+  }
   if (is_host && error == cudaSuccess && *pointer != nullptr)
     note_host_block(*pool, *pointer, size_bytes);
   return error;
@@ -100,7 +143,7 @@ cudaError_t free_async(ThreadState& thread, void* pointer, cudaStream_t stream) 
   }
   const StreamRef ref = resolve_stream(thread, stream);
   if (ref.device == nullptr) {
-    return cudaErrorInvalidResourceHandle;
+    return ref.error;
   }
   if (ref.captured) [[unlikely]] {
     thread.charge(CostId::FreeAsync);
@@ -113,10 +156,8 @@ cudaError_t free_async(ThreadState& thread, void* pointer, cudaStream_t stream) 
     thread.charge(CostId::FreeAsync);
     return cudaErrorInvalidValue;
   }
-  if (device != ref.device) {
-    return explain(thread, cudaErrorNotSupported,
-                   "simcuda: memory is freed on a stream of another device");
-  }
+  const MemoryStream free_in = stream_at(thread, *device, ref);
+  if (free_in.status != Status::Ok) return refuse_gate(thread);
   if (is_host) forget_host_block(pointer);
   const TickScope ticks(thread);
   std::unique_lock lock(device->mutex);
@@ -127,9 +168,9 @@ cudaError_t free_async(ThreadState& thread, void* pointer, cudaStream_t stream) 
   const std::uint64_t free_block_count = device->core.free_block_count();
   const bool is_heap_block = device->core.find(address).kind == MemoryKind::Heap;
   const Outcome outcome =
-      is_heap_block ? free_heap_block(thread, *device, lock, {address, ref.id})
+      is_heap_block ? free_heap_block(thread, *device, lock, {address, free_in.id})
                     : wait_for_gates(*device, lock, [&] {
-                        return device->core.deallocate_async(address, ref.id, thread.now_ns());
+                        return device->core.deallocate_async(address, free_in.id, thread.now_ns());
                       });
   if (outcome.status == Status::Ok) device->shared.end(address);
   charge_work(thread, *device, outcome.work);

@@ -8,15 +8,19 @@
 
 namespace simcuda {
 
-// The runtime's questions about devices, versions and errors. All its other functions make the
-// primary context current; cudaSetDevice does so itself.
+// The runtime's questions about devices, versions, errors and pointers, and its pools, as CCCL's
+// tests of them have it. All its other functions make the primary context current; cudaSetDevice
+// does so itself.
 constexpr bool runtime_makes_context(std::string_view name) {
-  constexpr std::array<std::string_view, 19> kNeedNone = {"cudaDeviceCanAccessPeer",
+  constexpr std::array<std::string_view, 26> kNeedNone = {"cudaDeviceCanAccessPeer",
                                                           "cudaDeviceGetAttribute",
                                                           "cudaDeviceGetByPCIBusId",
+                                                          "cudaDeviceGetDefaultMemPool",
+                                                          "cudaDeviceGetMemPool",
                                                           "cudaDeviceGetP2PAttribute",
                                                           "cudaDeviceGetPCIBusId",
                                                           "cudaDeviceReset",
+                                                          "cudaDeviceSetMemPool",
                                                           "cudaDriverGetVersion",
                                                           "cudaGetDevice",
                                                           "cudaGetDeviceCount",
@@ -26,21 +30,26 @@ constexpr bool runtime_makes_context(std::string_view name) {
                                                           "cudaGetDriverEntryPointByVersion",
                                                           "cudaGetLastError",
                                                           "cudaInitDevice",
+                                                          "cudaMemGetDefaultMemPool",
+                                                          "cudaMemGetMemPool",
+                                                          "cudaMemSetMemPool",
                                                           "cudaPeekAtLastError",
+                                                          "cudaPointerGetAttributes",
                                                           "cudaRuntimeGetVersion",
                                                           "cudaSetDevice",
                                                           "cudaSetDeviceFlags"};
-  return std::ranges::find(kNeedNone, name) == kNeedNone.end();
+  return !name.starts_with("cudaMemPool") && std::ranges::find(kNeedNone, name) == kNeedNone.end();
 }
 
 // What works on the current context: its memory, what is made in it, itself. Handles bring their
-// context along, and so do devices.
+// context along, and so do devices: memory of pools is taken in a stream.
 constexpr bool driver_needs_context(std::string_view name) {
   constexpr std::array<std::string_view, 14> kNeedOne = {
       "cuCtxGetDevice",      "cuCtxSynchronize",   "cuCtxGetFlags",        "cuCtxGetLimit",
       "cuCtxSetLimit",       "cuCtxSetFlags",      "cuMemGetInfo",         "cuMemFreeHost",
       "cuEventCreate",       "cuLibraryGetModule", "cuMemGetAddressRange", "cuMemHostRegister",
       "cuMemHostUnregister", "cuMemHostAlloc"};
+  if (name == "cuMemAllocAsync" || name == "cuMemAllocFromPoolAsync") return false;
   return name.starts_with("cuMemAlloc") || name.starts_with("cuMemcpy") ||
          name.starts_with("cuMemset") || name.starts_with("cuStreamCreate") ||
          name.starts_with("cuModuleLoad") || std::ranges::find(kNeedOne, name) != kNeedOne.end();

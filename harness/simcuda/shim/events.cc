@@ -63,12 +63,9 @@ cudaError_t wait_event(ThreadState& thread, cudaStream_t stream, cudaEvent_t eve
         "simcuda: a stream waits for another device's event that is behind a closed gate");
   }
   const std::lock_guard lock(ref.device->mutex);
-  if (finish.finish_ns > thread.now_ns()) {
-    return to_error(ref.device->core.streams()
-                        .copy(ref.id, finish.finish_ns - thread.now_ns(), thread.now_ns())
-                        .status);
-  }
-  return to_error(finish.status);
+  return to_error(finish.status == Status::Ok
+                      ? work_until(thread, *ref.device, ref.id, finish.finish_ns)
+                      : finish.status);
 }
 
 cudaError_t create_event(ThreadState& thread, cudaEvent_t* result, unsigned flags) {

@@ -53,6 +53,12 @@ struct NodeWork {
   std::shared_ptr<const GraphPlan> child = {};
 };
 
+// What a node would do, or the error of asking for that.
+struct MadeWork {
+  cudaError_t error = cudaSuccess;
+  NodeWork work = {};
+};
+
 struct SimGraph;
 
 // Behind cudaGraphNode_t.

@@ -65,6 +65,9 @@ struct NodePlace {
   std::size_t dependency_count = 0;
 };
 [[nodiscard]] cudaError_t api_add_empty_node(ThreadState& thread, NodePlace place);
+// A kernel, copy, fill or host function on the calling thread's device. NotSupported where the
+// graph's work is another device's.
+[[nodiscard]] cudaError_t api_add_work_node(ThreadState& thread, NodePlace place, MadeWork made);
 [[nodiscard]] cudaError_t api_add_allocation_node(ThreadState& thread, NodePlace place,
                                                   cudaMemAllocNodeParams* parameters);
 [[nodiscard]] cudaError_t api_add_free_node(ThreadState& thread, NodePlace place,

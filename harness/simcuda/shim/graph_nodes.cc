@@ -69,6 +69,13 @@ ResolvedPlace resolve_place(const NodePlace& place) {
   return resolved;
 }
 
+// Whether the graph may have work of the device.
+cudaError_t check_device(ThreadState& thread, const SimGraph& graph,
+                         const SimulatedDevice& device) {
+  if (graph.device == nullptr || graph.device == &device) return cudaSuccess;
+  return explain(thread, cudaErrorNotSupported, "simcuda: a graph has work on two devices");
+}
+
 constexpr std::array kTypeNames = {"kernel", "memcpy",      "memset",       "host",
                                    "graph",  "empty",       "wait event",   "record event",
                                    "signal", "wait signal", "memory alloc", "memory free"};
@@ -222,6 +229,24 @@ cudaError_t api_add_empty_node(ThreadState& /*thread*/, NodePlace place) {
   return cudaSuccess;
 }
 
+cudaError_t api_add_work_node(ThreadState& thread, NodePlace place, MadeWork made) {
+  const std::lock_guard lock(graph_mutex());
+  ResolvedPlace resolved = resolve_place(place);
+  SimulatedDevice* const device = current_device(thread);
+  if (device == nullptr) return cudaErrorNoDevice;
+  if (resolved.graph == nullptr) return cudaErrorInvalidValue;
+  if (made.error != cudaSuccess) return made.error;
+  if (const cudaError_t error = check_device(thread, *resolved.graph, *device);
+      error != cudaSuccess)
+    return error;
+  resolved.graph->device = device;
+  SimGraphNode* const node =
+      add_node(*resolved.graph, std::move(resolved.dependencies), std::move(made.work));
+  if (node == nullptr) return cudaErrorMemoryAllocation;
+  *place.node = handle_of<cudaGraphNode_t>(node);
+  return cudaSuccess;
+}
+
 cudaError_t api_add_allocation_node(ThreadState& thread, NodePlace place,
                                     cudaMemAllocNodeParams* parameters) {
   const std::lock_guard lock(graph_mutex());
@@ -235,9 +260,9 @@ cudaError_t api_add_allocation_node(ThreadState& thread, NodePlace place,
   }
   SimulatedDevice* const device = device_at(parameters->poolProps.location.id);
   if (device == nullptr || parameters->bytesize == 0) return cudaErrorInvalidValue;
-  if (resolved.graph->device != nullptr && resolved.graph->device != device) {
-    return explain(thread, cudaErrorNotSupported, "simcuda: a graph has work on two devices");
-  }
+  if (const cudaError_t error = check_device(thread, *resolved.graph, *device);
+      error != cudaSuccess)
+    return error;
   const GraphAllocationResult added = add_allocation(
       *resolved.graph, *device, std::move(resolved.dependencies), parameters->bytesize);
   if (added.error != cudaSuccess) return added.error;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/graph.h"
 #include "harness/simcuda/simcu.h"
 
 namespace simcuda {
@@ -26,6 +27,10 @@ void read_kernel_durations();
 // Launches a kernel by its mangled name. `arguments` null: without a model only.
 [[nodiscard]] cudaError_t launch_kernel(ThreadState& thread, const std::string& name,
                                         void** arguments, cudaStream_t stream);
+
+// The same as what a node of a graph does. A model needs the sizes of the arguments, whose values
+// are kept.
+[[nodiscard]] MadeWork kernel_work(ThreadState& thread, const std::string& name, void** arguments);
 
 // The mangled name of a kernel that the program registered for this host function, or got as a
 // handle of this value. Where a static

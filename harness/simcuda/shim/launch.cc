@@ -96,28 +96,6 @@ std::shared_ptr<KeptArguments> keep_arguments(const std::string& name, void** ar
   return nullptr;
 }
 
-// A model runs on the arguments; a kernel that does nothing has none to keep.
-Captured capture_kernel(ThreadState& thread, const StreamRef& ref, const std::string& name,
-                        const Model& model, void** arguments) {
-  const std::shared_ptr<KeptArguments> kept = keep_arguments(name, arguments);
-  if (kept == nullptr) {
-    return explain(thread, cudaErrorNotSupported,
-                   "kernel " + name +
-                       " is captured, and the sizes of its arguments are not known; tell them by "
-                       "simcu_register_arguments");
-  }
-  return capture_work(
-      ref, {.kind = NodeKind::Work, .type = cudaGraphNodeTypeKernel, .run = [kept, model] {
-              return NodeRun{.duration_ns = model.function(kept->pointers.data(), model.context)};
-            }});
-}
-
-Captured capture_idle_kernel(const StreamRef& ref, std::uint64_t duration_ns) {
-  return capture_work(ref, {.kind = NodeKind::Work,
-                            .type = cudaGraphNodeTypeKernel,
-                            .run = [duration_ns] { return NodeRun{.duration_ns = duration_ns}; }});
-}
-
 cudaError_t refuse_kernel(ThreadState& thread, const std::string& name) {
   return lack(thread, kKernelGap + name,
               "kernel " + name +
@@ -126,6 +104,28 @@ cudaError_t refuse_kernel(ThreadState& thread, const std::string& name) {
 }
 
 }  // namespace
+
+MadeWork kernel_work(ThreadState& thread, const std::string& name, void** arguments) {
+  const Model model = find_model(name);
+  NodeWork work{.kind = NodeKind::Work, .type = cudaGraphNodeTypeKernel};
+  if (model.function == nullptr || arguments == nullptr) {
+    const std::optional<std::uint64_t> idle_ns = kernel_duration_ns(name);
+    if (!idle_ns) return {refuse_kernel(thread, name)};
+    work.run = [idle_ns] { return NodeRun{.duration_ns = *idle_ns}; };
+    return {.work = std::move(work)};
+  }
+  const std::shared_ptr<KeptArguments> kept = keep_arguments(name, arguments);
+  if (kept == nullptr) {
+    return {explain(thread, cudaErrorNotSupported,
+                    "kernel " + name +
+                        " is captured, and the sizes of its arguments are not known; tell them by "
+                        "simcu_register_arguments")};
+  }
+  work.run = [kept, model] {
+    return NodeRun{.duration_ns = model.function(kept->pointers.data(), model.context)};
+  };
+  return {.work = std::move(work)};
+}
 
 cudaError_t launch_kernel(ThreadState& thread, const std::string& name, void** arguments,
                           cudaStream_t stream) {
@@ -142,9 +142,9 @@ cudaError_t launch_kernel(ThreadState& thread, const std::string& name, void** a
   }
   thread.charge(CostId::Launch);
   if (ref.captured) [[unlikely]] {
-    const Captured captured = has_model ? capture_kernel(thread, ref, name, model, arguments)
-                                        : capture_idle_kernel(ref, *idle_ns);
-    if (captured) return *captured;
+    MadeWork made = kernel_work(thread, name, arguments);
+    if (made.error != cudaSuccess) return made.error;
+    if (const Captured captured = capture_work(ref, std::move(made.work))) return *captured;
   }
   const std::uint64_t duration_ns = has_model ? model.function(arguments, model.context) : *idle_ns;
   const std::lock_guard lock(ref.device->mutex);

@@ -6,6 +6,7 @@
 
 #include "base/link_time.h"
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/host_memory.h"
 #include "harness/simcuda/shim/managed_memory.h"
 #include "harness/simcuda/shim/touches.h"
 
@@ -43,7 +44,7 @@ Bytes locate(const void* pointer, std::size_t size_bytes) {
     const Range managed = managed_block(pointer).range;
     if (managed.lo != 0 && size_bytes > managed.hi - address) return {};
     return {.data = static_cast<unsigned char*>(const_cast<void*>(pointer)),
-            .is_managed = managed.lo != 0};
+            .is_mapped = host_allocation(pointer).lo != 0};
   }
   tell_touch(pointer, size_bytes);
   const std::lock_guard lock(device->mutex);
@@ -53,8 +54,8 @@ Bytes locate(const void* pointer, std::size_t size_bytes) {
 }
 
 bool direction_fits(cudaMemcpyKind kind, const Bytes& to, const Bytes& from) {
-  const bool to_device = to.device != nullptr || to.is_managed;
-  const bool from_device = from.device != nullptr || from.is_managed;
+  const bool to_device = to.device != nullptr || to.is_mapped;
+  const bool from_device = from.device != nullptr || from.is_mapped;
   switch (kind) {
     case cudaMemcpyHostToHost:
       return to.device == nullptr && from.device == nullptr;

@@ -14,7 +14,7 @@ struct Bytes {
   unsigned char* data = nullptr;      // null: not accessible
   SimulatedDevice* device = nullptr;  // null: host memory
   std::uint64_t address = 0;          // of the device's
-  bool is_managed = false;            // host memory that is the device's as well
+  bool is_mapped = false;             // host memory that is the device's as well: managed, pinned
 };
 
 // Without the device's lock.

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/link_time.h"
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/host_memory.h"
 #include "harness/simcuda/shim/library.h"
-#include "harness/simcuda/shim/managed_memory.h"
 #include "harness/simcuda/shim/simulated_device.h"
 
 namespace simcuda {
@@ -25,19 +25,24 @@ cudaError_t missing_memory(ThreadState& thread) {
                  "a node of the graph uses memory that is not allocated at its launch");
 }
 
-Captured capture_copy(const StreamRef& ref, void* to_pointer, const void* from_pointer,
-                      CopyShape shape, cudaMemcpyKind kind, Wait wait) {
-  if (wait == Wait::ForCopy || ref.stream == nullptr) return capture_forbids(ref);
+Captured capture_made(const StreamRef& ref, MadeWork made) {
+  return made.error != cudaSuccess ? Captured(made.error) : capture_work(ref, std::move(made.work));
+}
+
+}  // namespace
+
+MadeWork copy_work(void* to_pointer, const void* from_pointer, CopyShape shape,
+                   cudaMemcpyKind kind) {
   // What is no device memory is taken for the host's, so the direction has to say so.
   const Bytes target{.device = device_of_address(number(to_pointer)),
-                     .is_managed = managed_block(to_pointer).range.lo != 0};
+                     .is_mapped = host_allocation(to_pointer).lo != 0};
   const Bytes source{.device = device_of_address(number(from_pointer)),
-                     .is_managed = managed_block(from_pointer).range.lo != 0};
-  if (!direction_fits(kind, target, source)) return cudaErrorInvalidValue;
+                     .is_mapped = host_allocation(from_pointer).lo != 0};
+  if (!direction_fits(kind, target, source)) return {cudaErrorInvalidValue};
   const std::size_t to_bytes = span_bytes(shape.to_pitch_bytes, shape);
   const std::size_t from_bytes = span_bytes(shape.from_pitch_bytes, shape);
   if (!may_be_captured(to_pointer, to_bytes) || !may_be_captured(from_pointer, from_bytes)) {
-    return cudaErrorInvalidValue;
+    return {cudaErrorInvalidValue};
   }
   const auto run = [=]() -> NodeRun {
     const Bytes to = locate(to_pointer, to_bytes);
@@ -46,10 +51,8 @@ Captured capture_copy(const StreamRef& ref, void* to_pointer, const void* from_p
     move_bytes(to, from, shape);
     return {.duration_ns = copy_ns(to, from, shape.width_bytes * shape.row_count)};
   };
-  return capture_work(ref, {.kind = NodeKind::Work, .type = cudaGraphNodeTypeMemcpy, .run = run});
+  return {.work = {.kind = NodeKind::Work, .type = cudaGraphNodeTypeMemcpy, .run = run}};
 }
-
-}  // namespace
 
 cudaError_t copy_memory(ThreadState& thread, void* to_pointer, const void* from_pointer,
                         CopyShape shape, cudaMemcpyKind kind, cudaStream_t stream, Wait wait) {
@@ -66,7 +69,10 @@ cudaError_t copy_memory(ThreadState& thread, void* to_pointer, const void* from_
   const StreamRef ref = stream_of_device(thread, stream);
   if (ref.captured) [[unlikely]] {
     thread.charge(CostId::MemsetAsync);
-    const Captured captured = capture_copy(ref, to_pointer, from_pointer, shape, kind, wait);
+    const Captured captured =
+        wait == Wait::ForCopy || ref.stream == nullptr
+            ? capture_forbids(ref)
+            : capture_made(ref, copy_work(to_pointer, from_pointer, shape, kind));
     if (captured) return *captured;
   }
   const Bytes to = locate(to_pointer, span_bytes(shape.to_pitch_bytes, shape));
@@ -97,13 +103,11 @@ cudaError_t copy_memory(ThreadState& thread, void* to_pointer, const void* from_
   return to_error(before.status);
 }
 
-namespace {
-
-Captured capture_fill(const StreamRef& ref, void* pointer, FillValue value, CopyShape shape) {
+MadeWork fill_work(void* pointer, FillValue value, CopyShape shape) {
   const std::size_t size_bytes = span_bytes(shape.to_pitch_bytes, shape);
   const bool is_host = device_of_address(number(pointer)) == nullptr;
   if (!may_be_captured(pointer, size_bytes) || (is_host && host_allocation(pointer).lo == 0)) {
-    return cudaErrorInvalidValue;
+    return {cudaErrorInvalidValue};
   }
   const auto run = [=]() -> NodeRun {
     const Bytes bytes = locate(pointer, size_bytes);
@@ -112,10 +116,8 @@ Captured capture_fill(const StreamRef& ref, void* pointer, FillValue value, Copy
     return {.duration_ns =
                 median_cost(CostId::MemsetOnDevice, shape.width_bytes * shape.row_count)};
   };
-  return capture_work(ref, {.kind = NodeKind::Work, .type = cudaGraphNodeTypeMemset, .run = run});
+  return {.work = {.kind = NodeKind::Work, .type = cudaGraphNodeTypeMemset, .run = run}};
 }
-
-}  // namespace
 
 cudaError_t fill_memory(ThreadState& thread, void* pointer, FillValue value, CopyShape shape,
                         cudaStream_t stream) {
@@ -129,7 +131,7 @@ cudaError_t fill_memory(ThreadState& thread, void* pointer, FillValue value, Cop
   const StreamRef ref = stream_of_device(thread, stream);
   if (ref.captured) [[unlikely]] {
     thread.charge(CostId::MemsetAsync);
-    const Captured captured = capture_fill(ref, pointer, value, shape);
+    const Captured captured = capture_made(ref, fill_work(pointer, value, shape));
     if (captured) return *captured;
   }
   const Bytes bytes = locate(pointer, span_bytes(shape.to_pitch_bytes, shape));

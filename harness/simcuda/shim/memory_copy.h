@@ -2,6 +2,7 @@
 // right or wrong. Out: the error; bytes moved, and time on the stream.
 #pragma once
 
+#include "harness/simcuda/shim/graph.h"
 #include "harness/simcuda/shim/memory_bytes.h"
 
 namespace simcuda {
@@ -11,6 +12,9 @@ enum class Wait : std::uint8_t { ForCopy, No };
 [[nodiscard]] cudaError_t copy_memory(ThreadState& thread, void* to, const void* from,
                                       CopyShape shape, cudaMemcpyKind kind, cudaStream_t stream,
                                       Wait wait);
+// The same as what a node of a graph does.
+[[nodiscard]] MadeWork copy_work(void* to, const void* from, CopyShape shape, cudaMemcpyKind kind);
+[[nodiscard]] MadeWork fill_work(void* pointer, FillValue value, CopyShape shape);
 [[nodiscard]] cudaError_t fill_memory(ThreadState& thread, void* pointer, FillValue value,
                                       CopyShape shape, cudaStream_t stream);
 // Between devices, in no stream: all their work comes before or after it.

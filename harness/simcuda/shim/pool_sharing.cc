@@ -14,14 +14,17 @@
 namespace simcuda {
 namespace {
 
+std::uint16_t pool_number(const SimPool& pool) { return static_cast<std::uint16_t>(pool.id); }
+
 cudaError_t export_pool(void* handle, cudaMemPool_t pool, int type, std::uint64_t flags) {
   const SimPool* const object = resolve_pool(pool);
   if (handle == nullptr || object == nullptr || flags != 0 ||
       type != cudaMemHandleTypePosixFileDescriptor || !has_file_handles(object->identity)) {
     return cudaErrorInvalidValue;
   }
-  const int file = record_file("simcuda pool",
-                               sealed({.kind = SharedKind::Pool, .device = object->device->index}));
+  const int file = record_file("simcuda pool", sealed({.kind = SharedKind::Pool,
+                                                       .pool = pool_number(*object),
+                                                       .device = object->device->index}));
   if (file < 0) return cudaErrorMemoryAllocation;
   std::memcpy(handle, &file, sizeof file);
   return cudaSuccess;
@@ -44,16 +47,18 @@ cudaError_t import_pool(ThreadState& thread, cudaMemPool_t* result, void* handle
   SimPool* const pool = device->new_pool(outcome.pool);
   if (outcome.status != Status::Ok || pool == nullptr) return cudaErrorMemoryAllocation;
   pool->is_imported = true;
+  pool->source = record;
   *result = reinterpret_cast<cudaMemPool_t>(pool);
   return cudaSuccess;
 }
 
-// Whether a pool with handles has the block.
-bool is_of_shared_pool(SimulatedDevice& device, Range block) {
-  return std::ranges::any_of(device.shared_pools, [&](const SimPool* pool) {
+// The pool with handles that has the block; null where none does.
+const SimPool* shared_pool_of(SimulatedDevice& device, Range block) {
+  const auto found = std::ranges::find_if(device.shared_pools, [&](const SimPool* pool) {
     const MemoryPool* const core = pool->live ? device.core.pool(pool->id) : nullptr;
     return core != nullptr && !core->find(block.lo).empty();
   });
+  return found == device.shared_pools.end() ? nullptr : *found;
 }
 
 template <class Data>
@@ -62,17 +67,17 @@ cudaError_t export_pointer(ThreadState& thread, Data* data, std::uint64_t addres
   if (data == nullptr || device == nullptr) return cudaErrorInvalidValue;
   const std::lock_guard lock(device->mutex);
   const MemoryBlock block = device->core.find(address);
-  if (block.kind != MemoryKind::Pool || block.range.lo != address ||
-      !is_of_shared_pool(*device, block.range)) {
+  const SimPool* const pool = shared_pool_of(*device, block.range);
+  if (block.kind != MemoryKind::Pool || block.range.lo != address || pool == nullptr) {
     return cudaErrorInvalidValue;
   }
-  const ShareRecord record =
-      device->shared.give(block.range, block.asked_bytes, SharedKind::PoolBlock);
+  ShareRecord record = device->shared.give(block.range, block.asked_bytes, SharedKind::PoolBlock);
   if (record.size_bytes == 0) {
     return explain(thread, cudaErrorNotSupported,
                    "simcuda: this system does not let processes share the block's pages");
   }
-  put(record, data);
+  record.pool = pool_number(*pool);
+  put(sealed(record), data);
   return cudaSuccess;
 }
 
@@ -83,7 +88,11 @@ cudaError_t import_pointer(std::uint64_t* address, cudaMemPool_t pool, const Dat
     return cudaErrorInvalidValue;
   }
   const ShareRecord record = record_of(*data);
-  if (!is_sealed(record, SharedKind::PoolBlock)) return cudaErrorInvalidValue;
+  const ShareRecord& source = object->source;
+  if (!is_sealed(record, SharedKind::PoolBlock) || record.process != source.process ||
+      record.device != source.device || record.pool != source.pool) {
+    return cudaErrorInvalidValue;
+  }
   SimulatedDevice& device = *object->device;
   const std::lock_guard lock(device.mutex);
   const SharedBlocks::Opened opened = device.shared.open(record);

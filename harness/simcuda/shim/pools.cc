@@ -18,14 +18,17 @@ namespace {
 
 // Runs `body` on the core's pool under the device's lock.
 template <class Body>
-cudaError_t with_pool(cudaMemPool_t handle, Body body) {
-  SimPool* object = resolve_pool(handle);
+cudaError_t with_core_pool(SimPool* object, Body body) {
   if (object == nullptr) {
     return cudaErrorInvalidValue;
   }
   const std::lock_guard lock(object->device->mutex);
   MemoryPool* pool = object->device->core.pool(object->id);
   return pool == nullptr ? cudaErrorInvalidValue : body(*pool, *object);
+}
+template <class Body>
+cudaError_t with_pool(cudaMemPool_t handle, Body body) {
+  return with_core_pool(resolve_pool(handle), body);
 }
 
 cudaError_t create_device_pool(ThreadState& thread, cudaMemPool_t* result, SimulatedDevice& device,
@@ -155,10 +158,7 @@ cudaError_t trim_pool(ThreadState& thread, cudaMemPool_t pool, std::size_t keep_
 cudaError_t set_pool_access(ThreadState& thread, cudaMemPool_t pool,
                             const cudaMemAccessDesc* descriptions, std::size_t count) {
   thread.charge(CostId::PoolSetAttribute);
-  if (SimPool* const any = resolve_any_pool(pool); any != nullptr && any->is_imported) {
-    return descriptions == nullptr && count != 0 ? cudaErrorInvalidValue : cudaSuccess;
-  }
-  return with_pool(pool, [&](MemoryPool&, SimPool& object) {
+  return with_core_pool(resolve_any_pool(pool), [&](MemoryPool&, SimPool& object) {
     return descriptions == nullptr && count != 0 ? cudaErrorInvalidValue
                                                  : set_access(object, descriptions, count);
   });
@@ -170,7 +170,7 @@ cudaError_t get_pool_access(ThreadState& thread, cudaMemAccessFlags* flags, cuda
   if (flags == nullptr || location == nullptr) {
     return cudaErrorInvalidValue;
   }
-  return with_pool(pool, [&](MemoryPool&, SimPool& object) {
+  return with_core_pool(resolve_any_pool(pool), [&](MemoryPool&, SimPool& object) {
     const bool is_device = location->type == cudaMemLocationTypeDevice;
     const bool own =
         object.is_host ? !is_device : is_device && location->id == object.device->index;

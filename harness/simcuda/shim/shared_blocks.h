@@ -18,10 +18,11 @@ namespace simcuda {
 
 // What a handle for other processes says. Handles of another kind, or with changed bytes, have a
 // wrong sum.
-enum class SharedKind : std::uint32_t { Block = 1, PoolBlock, Event, Pool, Memory };
+enum class SharedKind : std::uint16_t { Block = 1, PoolBlock, Event, Pool, Memory };
 struct ShareRecord {
   std::uint64_t magic = 0;
   SharedKind kind = SharedKind::Block;
+  std::uint16_t pool = 0;  // Pool, PoolBlock: the last bits of the pool's id in that process
   std::int32_t process = 0;
   std::int32_t file = -1;  // in that process
   std::int32_t device = 0;

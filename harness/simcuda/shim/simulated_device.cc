@@ -286,6 +286,16 @@ cudaError_t to_error(Status status) {
   return cudaErrorUnknown;
 }
 
+Status work_until(const ThreadState& thread, SimulatedDevice& device, StreamId stream,
+                  std::uint64_t end_ns) {
+  StreamOrder& order = device.core.streams();
+  const Finish now = order.stream_finish(stream, thread.now_ns());
+  const std::uint64_t begin_ns = std::max(now.finish_ns, thread.now_ns());
+  if (now.status == Status::Ok && end_ns <= begin_ns) return Status::Ok;
+  const std::uint64_t from_ns = now.status == Status::Ok ? begin_ns : thread.now_ns();
+  return order.copy(stream, end_ns - std::min(end_ns, from_ns), thread.now_ns()).status;
+}
+
 void charge_work(ThreadState& thread, SimulatedDevice& device, const Work& work) {
   thread.advance_to(work.host_wait_until_ns);
   if (work.chunks_returned != 0) {

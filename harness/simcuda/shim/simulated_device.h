@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "harness/simcuda/core/device.h"
@@ -53,7 +54,8 @@ struct SimPool {
   PoolIdentity identity;
   bool is_host = false;      // its memory is the host's
   bool is_default = false;   // of a place of the host; never destroyed
-  bool is_imported = false;  // another process's: only opens blocks, is set access and destroyed
+  bool is_imported = false;  // another process's: only opens blocks, has access and is destroyed
+  ShareRecord source;        // Imported: what was exported
   // By device; none at first. A device's own pool needs none.
   std::array<cudaMemAccessFlags, kDeviceCountMax> peer_access{};
 };
@@ -93,6 +95,9 @@ class SimulatedDevice {
   std::condition_variable gate_opened;
   std::map<int, std::uint64_t> limits;  // by cudaLimit
   std::map<PoolId, Range> host_ranges;  // mapped for pools of the host's memory
+  // Stand for streams of other devices in which memory of this one is taken and freed, by the
+  // device's index and the stream's id there.
+  std::map<std::pair<int, StreamId>, StreamId> guest_streams;
   // Captured streams that follow the legacy stream, which cannot be used meanwhile.
   std::atomic<std::uint32_t> blocking_capture_count = 0;
 
@@ -157,6 +162,10 @@ struct StreamRef {
 [[nodiscard]] SimulatedDevice* device_of_address(std::uint64_t address);
 
 [[nodiscard]] cudaError_t to_error(Status status);
+
+// The stream works until that time, if it would not anyway. The device's lock is held.
+[[nodiscard]] Status work_until(const ThreadState& thread, SimulatedDevice& device, StreamId stream,
+                                std::uint64_t end_ns);
 
 // Adds the costs of what the core reported (waiting, chunks given back) to the thread's clock, and
 // that of waiting for freed memory to be cleaned where an operation has taken some of that. The

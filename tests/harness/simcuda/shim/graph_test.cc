@@ -13,6 +13,7 @@
 #include "tests/harness/simcuda/shim/control.h"
 
 cudaError_t launch_add_to_all(int* values, int count, int summand, cudaStream_t stream);
+const void* add_to_all_function();
 
 namespace {
 
@@ -114,6 +115,34 @@ TEST_CASE("a captured kernel keeps its arguments, where their sizes were told") 
   CHECK(count == 4);
   CHECK(sum == 12);
   REQUIRE(cudaGraphExecDestroy(exec) == cudaSuccess);
+
+  // So does a kernel that is added by hand.
+  int summand = 5;
+  void* arguments[] = {&values, &count, &summand};
+  cudaKernelNodeParams kernel{};
+  kernel.func = const_cast<void*>(add_to_all_function());
+  kernel.gridDim = dim3(1);
+  kernel.blockDim = dim3(128);
+  kernel.kernelParams = arguments;
+  cudaGraphNode_t node = nullptr;
+  cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+  REQUIRE(cudaGraphCreate(&graph, 0) == cudaSuccess);
+  REQUIRE(cudaGraphAddKernelNode(&node, graph, nullptr, 0, &kernel) == cudaSuccess);
+  REQUIRE(cudaGraphNodeGetType(node, &type) == cudaSuccess);
+  CHECK(type == cudaGraphNodeTypeKernel);
+  summand = 100;  // too late
+  cudaGraphExec_t by_hand = nullptr;
+  REQUIRE(cudaGraphInstantiate(&by_hand, graph, 0) == cudaSuccess);
+  REQUIRE(cudaGraphLaunch(by_hand, stream) == cudaSuccess);
+  CHECK(work_ns(stream) == 5 * kMicrosecond);
+  REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+  REQUIRE(cudaMemcpy(&sum, values, sizeof sum, cudaMemcpyDeviceToHost) == cudaSuccess);
+  CHECK(sum == 17);
+  kernel.func = &summand;
+  CHECK(cudaGraphAddKernelNode(&node, graph, nullptr, 0, &kernel) ==
+        cudaErrorInvalidDeviceFunction);
+  REQUIRE(cudaGraphExecDestroy(by_hand) == cudaSuccess);
+  REQUIRE(cudaGraphDestroy(graph) == cudaSuccess);
   REQUIRE(cudaFree(values) == cudaSuccess);
 }
 

@@ -3,6 +3,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdint>
@@ -187,6 +188,128 @@ TEST_CASE("a pool's memory is opened to a peer, and closed again") {
   REQUIRE(cudaMemPoolSetAccess(pool, &wanted, 1) == cudaSuccess);
   REQUIRE(cudaMemPoolGetAccess(&flags, pool, &wanted.location) == cudaSuccess);
   CHECK(flags == cudaMemAccessFlagsProtNone);
+}
+
+namespace {
+
+// A pool of device 0, as another process would see it.
+struct SharedPool {
+  SharedPool() {
+    cudaMemPoolProps properties{};
+    properties.allocType = cudaMemAllocationTypePinned;
+    properties.handleTypes = cudaMemHandleTypePosixFileDescriptor;
+    properties.location = {.type = cudaMemLocationTypeDevice, .id = 0};
+    int file = -1;
+    REQUIRE(cudaMemPoolCreate(&pool, &properties) == cudaSuccess);
+    REQUIRE(cudaMemPoolExportToShareableHandle(&file, pool, cudaMemHandleTypePosixFileDescriptor,
+                                               0) == cudaSuccess);
+    REQUIRE(cudaMemPoolImportFromShareableHandle(
+                &imported, reinterpret_cast<void*>(static_cast<std::uintptr_t>(file)),
+                cudaMemHandleTypePosixFileDescriptor, 0) == cudaSuccess);
+    close(file);
+  }
+  ~SharedPool() {
+    cudaMemPoolDestroy(imported);
+    cudaMemPoolDestroy(pool);
+  }
+  SharedPool(const SharedPool&) = delete;
+  SharedPool& operator=(const SharedPool&) = delete;
+  cudaMemPool_t pool = nullptr;
+  cudaMemPool_t imported = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("an imported pool opens blocks of the pool that was exported alone") {
+  const SharedPool one;
+  const SharedPool two;
+  void* block = nullptr;
+  void* opened = nullptr;
+  cudaMemPoolPtrExportData data{};
+  REQUIRE(cudaMallocFromPoolAsync(&block, kMiB, one.pool, nullptr) == cudaSuccess);
+  REQUIRE(cudaMemPoolExportPointer(&data, block) == cudaSuccess);
+  CHECK(refused(cudaMemPoolImportPointer(&opened, two.imported, &data)) == cudaErrorInvalidValue);
+  REQUIRE(cudaMemPoolImportPointer(&opened, one.imported, &data) == cudaSuccess);
+  REQUIRE(cudaFreeAsync(opened, nullptr) == cudaSuccess);
+  REQUIRE(cudaFreeAsync(block, nullptr) == cudaSuccess);
+}
+
+TEST_CASE("an imported pool is open to its own device alone, until others are given access") {
+  const SharedPool shared;
+  const auto access_of = [&](int device) {
+    cudaMemLocation location = {.type = cudaMemLocationTypeDevice, .id = device};
+    cudaMemAccessFlags flags = cudaMemAccessFlagsProtNone;
+    CHECK(cudaMemPoolGetAccess(&flags, shared.imported, &location) == cudaSuccess);
+    return flags;
+  };
+  CHECK(access_of(0) == cudaMemAccessFlagsProtReadWrite);
+  CHECK(access_of(1) == cudaMemAccessFlagsProtNone);
+  cudaMemAccessDesc wanted{};
+  wanted.location = {.type = cudaMemLocationTypeDevice, .id = 1};
+  wanted.flags = cudaMemAccessFlagsProtReadWrite;
+  REQUIRE(cudaMemPoolSetAccess(shared.imported, &wanted, 1) == cudaSuccess);
+  CHECK(access_of(1) == cudaMemAccessFlagsProtReadWrite);
+}
+
+TEST_CASE(
+    "memory of a pool may be freed on a stream of another device, when that has come so far") {
+  cudaMemPool_t pool = nullptr;
+  REQUIRE(cudaDeviceGetDefaultMemPool(&pool, 0) == cudaSuccess);
+  cudaStream_t other = nullptr;
+  {
+    const OnDevice on(1);
+    REQUIRE(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking) == cudaSuccess);
+    REQUIRE(SIMCU(simcu_launch)(other, 50 * kMillisecond) == 0);
+  }
+  void* block = nullptr;
+  REQUIRE(cudaMallocAsync(&block, kMiB, nullptr) == cudaSuccess);
+  REQUIRE(cudaFreeAsync(block, other) == cudaSuccess);
+  // The other stream may still use it.
+  void* second = nullptr;
+  REQUIRE(cudaMallocAsync(&second, kMiB, nullptr) == cudaSuccess);
+  CHECK(second != block);
+  REQUIRE(cudaStreamSynchronize(other) == cudaSuccess);
+  void* third = nullptr;
+  REQUIRE(cudaMallocAsync(&third, kMiB, nullptr) == cudaSuccess);
+  CHECK(third == block);
+  REQUIRE(cudaFreeAsync(second, nullptr) == cudaSuccess);
+  REQUIRE(cudaFreeAsync(third, nullptr) == cudaSuccess);
+  std::uint64_t used_bytes = 1;
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  REQUIRE(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used_bytes) == cudaSuccess);
+  CHECK(used_bytes == 0);
+  cudaStreamDestroy(other);
+}
+
+TEST_CASE("a pool may be used on streams of another device, in their order") {
+  cudaMemPool_t pool = nullptr;
+  REQUIRE(cudaDeviceGetDefaultMemPool(&pool, 0) == cudaSuccess);
+  std::array<cudaStream_t, 2> others{};
+  {
+    const OnDevice on(1);
+    for (cudaStream_t& stream : others) {
+      REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+    }
+  }
+  void* block = nullptr;
+  void* again = nullptr;
+  void* elsewhere = nullptr;
+  REQUIRE(cudaMallocFromPoolAsync(&block, kMiB, pool, others[0]) == cudaSuccess);
+  cudaPointerAttributes attributes{};
+  REQUIRE(cudaPointerGetAttributes(&attributes, block) == cudaSuccess);
+  CHECK(attributes.device == 0);
+  REQUIRE(SIMCU(simcu_launch)(others[0], 50 * kMillisecond) == 0);
+  REQUIRE(cudaFreeAsync(block, others[0]) == cudaSuccess);
+  REQUIRE(cudaMallocFromPoolAsync(&elsewhere, kMiB, pool, others[1]) == cudaSuccess);
+  CHECK(elsewhere != block);
+  REQUIRE(cudaMallocFromPoolAsync(&again, kMiB, pool, others[0]) == cudaSuccess);
+  CHECK(again == block);
+  REQUIRE(cudaFreeAsync(again, others[0]) == cudaSuccess);
+  REQUIRE(cudaFreeAsync(elsewhere, others[1]) == cudaSuccess);
+  for (cudaStream_t const stream : others) {
+    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    cudaStreamDestroy(stream);
+  }
 }
 
 TEST_CASE("mapped memory is opened to a peer, and closed with the mapping") {

@@ -1,0 +1,41 @@
+// Attachments of managed memory to streams. In: blocks and streams. Out: the errors of CUDA's
+// manual. Where both sides may use managed memory at once, as here, an attachment moves nothing.
+#include "harness/simcuda/shim/capture.h"
+#include "harness/simcuda/shim/managed_memory.h"
+#include "harness/simcuda/shim/memory_bytes.h"
+#include "harness/simcuda/shim/twins.h"
+
+namespace simcuda {
+namespace {
+
+cudaError_t attach(ThreadState& thread, cudaStream_t stream, std::uint64_t address,
+                   std::size_t size_bytes, unsigned flags) {
+  const StreamRef ref = stream_of_device(thread, stream);
+  if (ref.device == nullptr) return ref.error;
+  const Range block = managed_block(reinterpret_cast<const void*>(address)).range;
+  const bool is_block = block.lo != 0 && block.lo == address && size_bytes <= block.size_bytes();
+  const bool is_flag = flags == cudaMemAttachGlobal || flags == cudaMemAttachHost ||
+                       (flags == cudaMemAttachSingle && ref.stream != nullptr);
+  if (!is_block || !is_flag) return cudaErrorInvalidValue;
+  thread.charge(CostId::MemsetAsync);
+  if (ref.captured) [[unlikely]] {
+    if (const Captured captured = capture_forbids(ref)) return *captured;
+  }
+  return cudaSuccess;
+}
+
+}  // namespace
+
+SIMCUDA_EXPORT cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void* pointer,
+                                                    size_t size_bytes, unsigned int flags) {
+  return runtime_call<"cudaStreamAttachMemAsync">(
+      {number(stream), number(pointer), size_bytes, flags}, [&](ThreadState& thread) {
+        return attach(thread, stream, number(pointer), size_bytes, flags);
+      });
+}
+SIMCUDA_DRIVER(cuStreamAttachMemAsync,
+               (CUstream stream, CUdeviceptr pointer, size_t size_bytes, unsigned int flags),
+               (number(stream), pointer, size_bytes, flags),
+               attach(thread, stream, pointer, size_bytes, flags))
+
+}  // namespace simcuda
