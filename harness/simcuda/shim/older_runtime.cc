@@ -73,15 +73,20 @@ bool needs_older_library(unsigned version) {
 }
 
 void load_older_library() {
+  if (older_library().was_tried.exchange(true)) return;
   older_library().handle =
       dlopen((folder_of_this_library() + "/libcudart.so.12").c_str(), RTLD_NOW | RTLD_LOCAL);
-  older_library().was_tried = true;
+}
+
+bool has_functions_for(unsigned version) {
+  return version == 0 || version / 1000 == kOurMajor ||
+         (is_older(version) && older_library().handle != nullptr);
 }
 
 void* function_for_runtime(unsigned version, const std::string& name) {
-  if (version == 0 || version / 1000 == kOurMajor) return own_function(name);
+  if (!has_functions_for(version)) return nullptr;
+  if (!is_older(version)) return own_function(name);
   void* const older = older_library().handle;
-  if (!is_older(version) || older == nullptr) return nullptr;
   if (void* const found = dlsym(older, name.c_str()); found != nullptr) return found;
   const NameParts parts = parts_of(name);
   const auto is_in = [&](const auto& names) {

@@ -12,8 +12,10 @@ namespace simcuda {
 // Loads it, or finds that it is not there. Not within dl_iterate_phdr.
 void load_older_library();
 
-// Null where we have no such function, or none with that version's interface. `version` 0: not
-// known, taken for this toolkit's.
+// Whether we have functions with this version's interface. `version` 0: not known, taken for this
+// toolkit's.
+[[nodiscard]] bool has_functions_for(unsigned version);
+// Null where we have no such function, or none with that version's interface.
 [[nodiscard]] void* function_for_runtime(unsigned version, const std::string& name);
 
 }  // namespace simcuda

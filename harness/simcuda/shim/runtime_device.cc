@@ -232,6 +232,25 @@ SIMCUDA_EXPORT cudaError_t cudaPeekAtLastError() {
   });
 }
 
+// A stream has all processors. The runtime's struct is the driver's; CUDA 13.0 does not declare it.
+SIMCUDA_EXPORT cudaError_t cudaStreamGetDevResource(cudaStream_t stream, CUdevResource* resource,
+                                                    int type) {
+  return runtime_call<"cudaStreamGetDevResource">(
+      {number(stream), as_number(type)}, [&](ThreadState& state) {
+        const SimulatedDevice* const device = current_device(state);
+        if (resource == nullptr || device == nullptr || type != CU_DEV_RESOURCE_TYPE_SM) {
+          return device == nullptr ? cudaErrorNoDevice : cudaErrorInvalidValue;
+        }
+        constexpr unsigned kProcessorsOfGroup = 8;  // since 9.0, by NVIDIA's manual
+        resource->type = CU_DEV_RESOURCE_TYPE_SM;
+        resource->sm.smCount =
+            static_cast<unsigned>(device->profile.attributes.at(cudaDevAttrMultiProcessorCount));
+        resource->sm.minSmPartitionSize = kProcessorsOfGroup;
+        resource->sm.smCoscheduledAlignment = kProcessorsOfGroup;
+        return cudaSuccess;
+      });
+}
+
 // A profiler would have nothing to see, and there is no cache whose lines persist.
 SIMCUDA_TWINS(cudaProfilerStart, cuProfilerStart, (), (), done(thread))
 SIMCUDA_TWINS(cudaProfilerStop, cuProfilerStop, (), (), done(thread))

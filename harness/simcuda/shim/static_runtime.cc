@@ -23,10 +23,12 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "harness/simcuda/core/units.h"
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/code_patch.h"
 #include "harness/simcuda/shim/function_names.h"
 #include "harness/simcuda/shim/kernel_registrations.h"
 #include "harness/simcuda/shim/older_runtime.h"
@@ -40,10 +42,6 @@ namespace {
 constexpr std::string_view kArchiveMark = "libcudart_static_";
 // The runtime makes shared memory of this name.
 constexpr std::string_view kRuntimeMark = "/cudart.shm.";
-
-// jmp *0(%rip), and then the address that it reads.
-constexpr std::array<unsigned char, 6> kJump = {0xff, 0x25, 0, 0, 0, 0};
-constexpr std::uint64_t kJumpBytes = kJump.size() + sizeof(void*);
 
 constexpr std::uint64_t kFunctionBytes = 16;  // functions start at multiples of it
 
@@ -117,7 +115,8 @@ std::vector<RuntimeFunction> runtime_functions(const MappedFile& file, const Elf
       const std::uint64_t end = address + symbol[i].st_size;
       functions.push_back({.address = address,
                            .room_bytes = round_up(end, kFunctionBytes) - address,
-                           .name = name});
+                           .name = name,
+                           .is_known_by_code = false});
     }
   }
   for (RuntimeFunction& function : functions) {
@@ -145,42 +144,6 @@ std::vector<RuntimeFunction> runtime_functions(const char* path, std::uint64_t l
   return {};
 }
 
-// The pages from the first function to the end of the last one's jump, which can be written while
-// this lives.
-class WritableCode {
- public:
-  explicit WritableCode(const std::vector<RuntimeFunction>& functions) {
-    const auto by_address = [](const RuntimeFunction& one, const RuntimeFunction& other) {
-      return one.address < other.address;
-    };
-    if (functions.empty()) return;
-    const auto [first, last] = std::minmax_element(functions.begin(), functions.end(), by_address);
-    const std::uint64_t page_bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-    const std::uint64_t begin = first->address & ~(page_bytes - 1);
-    pages_ = reinterpret_cast<void*>(begin);
-    size_bytes_ = last->address + kJumpBytes - begin;
-    can_write_ = mprotect(pages_, size_bytes_, PROT_READ | PROT_WRITE | PROT_EXEC) == 0;
-  }
-  ~WritableCode() {
-    if (can_write_) mprotect(pages_, size_bytes_, PROT_READ | PROT_EXEC);
-  }
-  WritableCode(const WritableCode&) = delete;
-  WritableCode& operator=(const WritableCode&) = delete;
-
-  // False where the code cannot be written, or the function is too short.
-  [[nodiscard]] bool write_jump(const RuntimeFunction& from, const void* to) const {
-    if (!can_write_ || from.room_bytes < kJumpBytes) return false;
-    std::memcpy(reinterpret_cast<void*>(from.address), kJump.data(), kJump.size());
-    std::memcpy(reinterpret_cast<void*>(from.address + kJump.size()), &to, sizeof to);
-    return true;
-  }
-
- private:
-  void* pages_ = nullptr;
-  std::uint64_t size_bytes_ = 0;
-  bool can_write_ = false;
-};
-
 struct RedirectedModule {
   std::string path;
   std::optional<Registrations> registrations;  // read when one is asked for
@@ -191,6 +154,7 @@ struct SeenModules {
   std::set<std::string> seen;                     // load address and path
   std::map<std::uint64_t, bool> carries_runtime;  // by load address
   std::map<std::uint64_t, RedirectedModule> redirected;
+  std::set<std::string> lacking;  // names of functions that modules have and simcuda has not
 };
 SeenModules& seen_modules() { return made_once<SeenModules>(); }
 
@@ -212,22 +176,26 @@ void cannot_redirect(const std::string& name, const dl_phdr_info& module, const 
                name.c_str(), path_of(module.dlpi_name).c_str(), reason);
 }
 
-// By its symbol table, which names all functions, or else by its code.
+// By its symbol table, which names all functions, and its code, which names most.
 StrippedRuntime runtime_in(const dl_phdr_info& module) {
   if (is_simcuda(module)) return {};
-  StrippedRuntime found{
-      .functions = runtime_functions(path_of(module.dlpi_name).c_str(), module.dlpi_addr),
-      .ambiguous = {},
-      .version = 0};
-  if (found.functions.empty()) {
-    return may_carry_runtime(module) ? find_stripped_runtime(module) : StrippedRuntime();
+  std::vector<RuntimeFunction> by_symbol =
+      runtime_functions(path_of(module.dlpi_name).c_str(), module.dlpi_addr);
+  if (by_symbol.empty() && !may_carry_runtime(module)) return {};
+  StrippedRuntime found = find_stripped_runtime(module);
+  if (by_symbol.empty()) return found;
+  std::set<std::uint64_t> by_code;
+  for (const RuntimeFunction& function : found.functions) by_code.insert(function.address);
+  for (RuntimeFunction& function : by_symbol) {
+    function.is_known_by_code = by_code.contains(function.address);
   }
-  for (const RuntimeFunction& function : found.functions) {
-    if (function.name == "cudaRuntimeGetVersion") {
-      found.version = runtime_version(module, function.address);
-    }
-  }
+  found.functions = std::move(by_symbol);
+  found.ambiguous.clear();
   return found;
+}
+
+const char* lasting_name(const std::string& name) {
+  return seen_modules().lacking.insert(name).first->c_str();
 }
 
 // Returns 1 where simcuda's older library has to be loaded first.
@@ -238,13 +206,16 @@ int redirect_module(dl_phdr_info* module, std::size_t, void*) {
   const StrippedRuntime runtime = runtime_in(*module);
   if (needs_older_library(runtime.version)) return 1;
   all.seen.insert(key);
-  const WritableCode code(runtime.functions);
+  if (!has_functions_for(runtime.version)) return 0;
+  const CodePatch code(runtime.functions);
   for (const RuntimeFunction& function : runtime.functions) {
     const void* const ours = function_for_runtime(runtime.version, function.name);
-    if (ours == nullptr) {
+    if (ours == nullptr && !function.is_known_by_code) {
       continue;  // of the runtime's inside, or the program's own
     }
-    if (code.write_jump(function, ours)) {
+    const bool is_written = ours == nullptr ? code.write_lack(function, lasting_name(function.name))
+                                            : code.write_jump(function, ours);
+    if (is_written) {
       all.redirected[module->dlpi_addr].path = path_of(module->dlpi_name);
     } else {
       cannot_redirect(function.name, *module, "it is too short, or its memory is locked");
@@ -296,11 +267,13 @@ RedirectedModule* redirected_around(const void* address, std::uint64_t* load_add
 
 // Called for each library that programs open, so modules are looked at once only.
 void redirect_static_runtimes() {
-  const std::lock_guard lock(seen_modules().mutex);
-  if (dl_iterate_phdr(&redirect_module, nullptr) != 0) {
-    load_older_library();
-    dl_iterate_phdr(&redirect_module, nullptr);
-  }
+  const auto look = [] {
+    const std::lock_guard lock(seen_modules().mutex);
+    return dl_iterate_phdr(&redirect_module, nullptr);
+  };
+  if (look() == 0) return;
+  load_older_library();  // without the lock: to open it leads here again
+  look();
 }
 
 bool carries_static_runtime(const void* address) {

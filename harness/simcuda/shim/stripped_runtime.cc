@@ -117,7 +117,8 @@ Groups named_functions(ModuleCode& module) {
     if (first == 0) continue;
     groups[first].push_back({.address = range->start,
                              .room_bytes = std::min(range->size_bytes, next - range->start),
-                             .name = std::string(name)});
+                             .name = std::string(name),
+                             .is_known_by_code = true});
     if (!groups.contains(largest) || groups[first].size() > groups[largest].size()) largest = first;
     if (first == largest) others = 0;
   }
@@ -172,7 +173,8 @@ void add_export_table(const dl_phdr_info& info, ModuleCode& module, StrippedRunt
   }
   found.functions.push_back({.address = range->start,
                              .room_bytes = std::min(range->size_bytes, next - range->start),
-                             .name = "cudaGetExportTable"});
+                             .name = "cudaGetExportTable",
+                             .is_known_by_code = true});
 }
 
 }  // namespace

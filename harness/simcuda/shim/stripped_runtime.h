@@ -18,6 +18,7 @@ struct RuntimeFunction {
   std::uint64_t address = 0;
   std::uint64_t room_bytes = 0;  // to the function's end, or to the next one
   std::string name;
+  bool is_known_by_code = false;  // and so surely the runtime's; else a symbol of its name
 };
 
 struct StrippedRuntime {

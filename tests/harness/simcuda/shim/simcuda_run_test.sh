@@ -60,6 +60,10 @@ expect 0 "sum 10" -- "$launcher" "$work/stripped"
 case $output in *simcuda*) echo "FAILED: unexpected words: $output"; failures=$((failures + 1)) ;; esac
 expect 0 "sum 10" "simcuda lacks: cudaUserObjectRelease" -- "$launcher" "$work/stripped" lacking
 expect 1 "cudaMallocAsync: out of memory" -- env SIMCUDA_FAIL=cudaMallocAsync:1:1:2 "$launcher" "$work/stripped"
+# A function that only a newer runtime has is reported by its name.
+LC_ALL=C sed 's/cudaUserObjectRelease/cudaUserObjectRelexse/' "$work/stripped" >"$work/newer_runtime"
+chmod +x "$work/newer_runtime"
+expect 0 "sum 10" "simcuda lacks: cudaUserObjectRelexse" -- "$launcher" "$work/newer_runtime" lacking
 # Without names in its code, or without simcuda-run, its calls fail as with an older driver.
 LC_ALL=C sed 's/cuda\([A-Z][A-Za-z0-9_]*\x00\)/cudb\1/g' "$work/stripped" >"$work/nameless"
 chmod +x "$work/nameless"
