@@ -94,7 +94,7 @@ int attribute_of(const ThreadState& thread, const LoadedKernel& kernel, int attr
     case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
       return kernel.facts.local_bytes;
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
-      return kernel.facts.register_count;
+      return kernel.facts.register_count == 0 ? kUnknownRegisterCount : kernel.facts.register_count;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
       return kernel.architecture == 0 ? device_architecture : kernel.architecture;
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:

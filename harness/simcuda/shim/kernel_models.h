@@ -24,6 +24,9 @@ void read_kernel_durations();
 // Of a kernel without a model that does nothing; empty where it is to be refused.
 [[nodiscard]] std::optional<std::uint64_t> kernel_duration_ns(std::string_view name);
 
+// What a kernel is said to have whose registers are not known. Not 0: programs divide by it.
+inline constexpr int kUnknownRegisterCount = 32;
+
 // Launches a kernel by its mangled name. `arguments` null: without a model only.
 [[nodiscard]] cudaError_t launch_kernel(ThreadState& thread, const std::string& name,
                                         void** arguments, cudaStream_t stream);

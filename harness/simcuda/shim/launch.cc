@@ -306,6 +306,7 @@ SIMCUDA_EXPORT cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes,
     *attributes = {};
     attributes->binaryVersion = version;
     attributes->ptxVersion = version;
+    attributes->numRegs = kUnknownRegisterCount;
     attributes->maxThreadsPerBlock = attribute(cudaDevAttrMaxThreadsPerBlock);
     return cudaSuccess;
   });

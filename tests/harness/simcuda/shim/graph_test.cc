@@ -124,6 +124,9 @@ TEST_CASE("a captured kernel keeps its arguments, where their sizes were told") 
   kernel.gridDim = dim3(1);
   kernel.blockDim = dim3(128);
   kernel.kernelParams = arguments;
+  cudaFuncAttributes facts{};
+  REQUIRE(cudaFuncGetAttributes(&facts, kernel.func) == cudaSuccess);
+  CHECK(facts.numRegs > 0);  // cuBLAS divides by it
   cudaGraphNode_t node = nullptr;
   cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
   REQUIRE(cudaGraphCreate(&graph, 0) == cudaSuccess);
