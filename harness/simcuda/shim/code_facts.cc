@@ -9,6 +9,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "harness/simcuda/shim/fat_binary.h"
+
 namespace simcuda {
 namespace {
 
@@ -25,13 +27,6 @@ constexpr unsigned kSized = 4;  // the record's form that has data
 constexpr int kReservedSince = 90;
 constexpr std::size_t kReservedSharedBytes = 1024;
 
-template <class T>
-T value_at(const unsigned char* place) {
-  T value;
-  std::memcpy(&value, place, sizeof value);
-  return value;
-}
-
 KernelFacts* kernel_named(CodeFacts& facts, std::string_view name) {
   const auto found = std::find_if(facts.kernels.begin(), facts.kernels.end(),
                                   [&](const KernelFacts& kernel) { return kernel.name == name; });
@@ -43,7 +38,7 @@ KernelFacts* kernel_named(CodeFacts& facts, std::string_view name) {
 class Binary {
  public:
   explicit Binary(const unsigned char* bytes)
-      : bytes_(bytes), header_(value_at<Elf64_Ehdr>(bytes)) {}
+      : bytes_(bytes), header_(read_value<Elf64_Ehdr>(bytes)) {}
 
   [[nodiscard]] CodeFacts read() const {
     CodeFacts facts;
@@ -70,13 +65,13 @@ class Binary {
     }
   }
   [[nodiscard]] Elf64_Shdr section_at(std::size_t index) const {
-    return value_at<Elf64_Shdr>(bytes_ + header_.e_shoff + index * sizeof(Elf64_Shdr));
+    return read_value<Elf64_Shdr>(bytes_ + header_.e_shoff + index * sizeof(Elf64_Shdr));
   }
   [[nodiscard]] std::string_view text_at(const Elf64_Shdr& strings, std::size_t offset) const {
     return reinterpret_cast<const char*>(bytes_ + strings.sh_offset + offset);
   }
   [[nodiscard]] Elf64_Sym symbol_at(const Elf64_Shdr& symbols, std::size_t index) const {
-    return value_at<Elf64_Sym>(bytes_ + symbols.sh_offset + index * sizeof(Elf64_Sym));
+    return read_value<Elf64_Sym>(bytes_ + symbols.sh_offset + index * sizeof(Elf64_Sym));
   }
 
   void read_symbols(const Elf64_Shdr& symbols, CodeFacts& facts) const {
@@ -139,25 +134,25 @@ class Binary {
   void read_total(const Elf64_Shdr& info, unsigned what, const unsigned char* data,
                   CodeFacts& facts) const {
     const Elf64_Shdr symbols = symbols_of(info);
-    const std::uint32_t index = value_at<std::uint32_t>(data);
+    const std::uint32_t index = read_value<std::uint32_t>(data);
     if (index >= symbols.sh_size / sizeof(Elf64_Sym)) return;
     const Elf64_Sym symbol = symbol_at(symbols, index);
     KernelFacts* const kernel =
         kernel_named(facts, text_at(section_at(symbols.sh_link), symbol.st_name));
     if (kernel == nullptr) return;
     (what == kRegisters ? kernel->register_count : kernel->local_bytes) =
-        value_at<std::int32_t>(data + 4);
+        read_value<std::int32_t>(data + 4);
   }
   void read_kernel(const Elf64_Shdr& info, KernelFacts& kernel) const {
     for_each_record(info, [&](unsigned what, const unsigned char* data) {
       if (what == kThreadsMax) {
-        kernel.threads_max = value_at<std::int32_t>(data) * value_at<std::int32_t>(data + 4) *
-                             value_at<std::int32_t>(data + 8);
+        kernel.threads_max = read_value<std::int32_t>(data) * read_value<std::int32_t>(data + 4) *
+                             read_value<std::int32_t>(data + 8);
       } else if (what == kParameter) {
-        const std::size_t ordinal = value_at<std::uint16_t>(data + 4);
+        const std::size_t ordinal = read_value<std::uint16_t>(data + 4);
         if (kernel.parameters.size() <= ordinal) kernel.parameters.resize(ordinal + 1);
-        kernel.parameters[ordinal] = {value_at<std::uint16_t>(data + 6),
-                                      value_at<std::uint32_t>(data + 8) >> 18};
+        kernel.parameters[ordinal] = {read_value<std::uint16_t>(data + 6),
+                                      read_value<std::uint32_t>(data + 8) >> 18};
       }
     });
   }
@@ -167,7 +162,7 @@ class Binary {
     for (std::size_t at = 0; at + 4 <= info.sh_size;) {
       const unsigned form = begin[at];
       const unsigned what = begin[at + 1];
-      const std::size_t size = value_at<std::uint16_t>(begin + at + 2);
+      const std::size_t size = read_value<std::uint16_t>(begin + at + 2);
       at += 4;
       if (form != kSized) continue;
       each(what, begin + at);
@@ -346,35 +341,6 @@ class Ptx {
   std::string text_;
 };
 
-// ---- a fat binary: the first binary in it, else the first PTX that is not compressed
-
-struct FatHeader {
-  std::uint32_t magic;
-  std::uint16_t version;
-  std::uint16_t header_bytes;
-  std::uint64_t size_bytes;
-};
-struct FatEntry {
-  std::uint16_t kind;  // 1: PTX, 2: a binary
-  std::uint16_t version;
-  std::uint32_t header_bytes;
-  std::uint64_t size_bytes;
-};
-
-CodeFacts read_fat(const unsigned char* bytes) {
-  const auto header = value_at<FatHeader>(bytes);
-  CodeFacts best;
-  best.kind = CodeFacts::Kind::Unread;
-  for (std::uint64_t at = 0; at + sizeof(FatEntry) <= header.size_bytes;) {
-    const unsigned char* const place = bytes + header.header_bytes + at;
-    const auto entry = value_at<FatEntry>(place);
-    CodeFacts facts = read_code(place + entry.header_bytes);
-    if (facts.kind == CodeFacts::Kind::Read) return facts;
-    at += entry.header_bytes + entry.size_bytes;
-  }
-  return best;
-}
-
 // PTX is text that begins with a comment, a space or a directive.
 bool begins_ptx(const unsigned char* bytes) {
   const unsigned char* at = bytes;
@@ -388,12 +354,12 @@ CodeFacts read_code(const void* data) {
   const auto* const bytes = static_cast<const unsigned char*>(data);
   if (begins_ptx(bytes)) return Ptx(static_cast<const char*>(data)).read();
   if (std::memcmp(bytes, ELFMAG, SELFMAG) == 0) {
-    const auto header = value_at<Elf64_Ehdr>(bytes);
+    const auto header = read_value<Elf64_Ehdr>(bytes);
     return header.e_machine == kMachine ? Binary(bytes).read() : CodeFacts{};
   }
-  const auto magic = value_at<std::uint32_t>(bytes);
-  if (magic == kFatMagic) return read_fat(bytes);
-  if (magic == kFatWrapperMagic) return read_code(value_at<const void*>(bytes + 8));
+  const auto magic = read_value<std::uint32_t>(bytes);
+  if (magic == kFatMagic) return read_fat_binary(bytes);
+  if (magic == kFatWrapperMagic) return read_code(read_value<const void*>(bytes + 8));
   return {};
 }
 

@@ -132,14 +132,4 @@ SIMCUDA_EXPORT CUresult cuGetProcAddress(const char* name, void** function, int 
   return cuGetProcAddress_v2(name, function, version, flags, nullptr);
 }
 
-// Tables that NVIDIA does not document. Whoever asks for one does without, as libnvrtc does, or
-// gives up with an error, as a static runtime does.
-SIMCUDA_EXPORT CUresult cuGetExportTable(const void** table, const CUuuid* id) {
-  return driver_call<"cuGetExportTable">({number(id)}, [&](ThreadState&) {
-    if (table == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *table = nullptr;
-    return CUDA_ERROR_NOT_FOUND;
-  });
-}
-
 }  // namespace simcuda

@@ -1,14 +1,15 @@
-// cudaGetExportTable: tables of functions that NVIDIA does not document. In: a table's id. Out: a
-// table with the entries that cuBLAS uses to keep its own data by context and stream. Every other
-// entry of every table says "not supported": cuBLAS goes on without it, but does not expect to get
-// no table.
+// Tables of functions that NVIDIA does not document, of runtime and driver. In: a table's id. Out:
+// a table with the entries that cuBLAS and cuFFT use to keep their own data by context and stream.
+// Every other entry says "not supported", and they go on without it.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <array>
 #include <cstring>
+#include <vector>
 
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/images.h"
 
 namespace simcuda {
 namespace {
@@ -59,26 +60,71 @@ Table numbers_table() {
   return table;
 }
 
+// Tells `tell` each kernel of the module. Returns how many it has. Names in a compressed image are
+// not read: it is taken to have one, as cuFFT's images do.
+int each_kernel(void* /*context*/, const void* module, void (*tell)(void* data, void* kernel),
+                void* data) {
+  std::vector<void*> kernels;
+  if (list_kernels(kernels, module) == CUDA_ERROR_NOT_SUPPORTED) {
+    void* kernel = nullptr;
+    if (find_kernel(&kernel, module, "of_a_compressed_image") == CUDA_SUCCESS)
+      kernels.push_back(kernel);
+  }
+  for (void* const kernel : kernels) tell(data, kernel);
+  return static_cast<int>(kernels.size());
+}
+
+Table modules_table() {
+  Table table = refusing_table();
+  set_entry(table, 7, &each_kernel);
+  return table;
+}
+
 constexpr std::array<unsigned char, sizeof(cudaUUID_t)> kCurrentContext = {
     0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec, 0xdc};
 constexpr std::array<unsigned char, sizeof(cudaUUID_t)> kNumbers = {
     0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8, 0xf2};
 
+constexpr std::array<unsigned char, sizeof(cudaUUID_t)> kModules = {
+    0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99, 0x1e};
+
+bool is(const cudaUUID_t& id, const std::array<unsigned char, sizeof(cudaUUID_t)>& known) {
+  return std::memcmp(&id, known.data(), sizeof id) == 0;
+}
+
+const Table& table_of_numbers() {
+  static const Table numbers = numbers_table();
+  return numbers;
+}
+
 const Table& find_table(const cudaUUID_t& id) {
   static const Table current = current_table();
-  static const Table numbers = numbers_table();
+  static const Table modules = modules_table();
   static const Table refusing = refusing_table();
-  if (std::memcmp(&id, kCurrentContext.data(), sizeof id) == 0) return current;
-  return std::memcmp(&id, kNumbers.data(), sizeof id) == 0 ? numbers : refusing;
+  if (is(id, kCurrentContext)) return current;
+  if (is(id, kModules)) return modules;
+  return is(id, kNumbers) ? table_of_numbers() : refusing;
 }
 
 }  // namespace
 
+// cuBLAS does not expect to get no table.
 SIMCUDA_EXPORT cudaError_t cudaGetExportTable(const void** table, const cudaUUID_t* id) {
   return runtime_call<"cudaGetExportTable">({number(id)}, [&](ThreadState&) {
     if (table == nullptr || id == nullptr) return cudaErrorInvalidValue;
     *table = &find_table(*id);
     return cudaSuccess;
+  });
+}
+
+// cuFFT asks the driver itself. Whoever asks for another table does without, as libnvrtc does, or
+// gives up with an error, as a static runtime does.
+SIMCUDA_EXPORT CUresult cuGetExportTable(const void** table, const CUuuid* id) {
+  return driver_call<"cuGetExportTable">({number(id)}, [&](ThreadState&) {
+    if (table == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const bool is_known = is(*id, kNumbers) || is(*id, kModules);
+    *table = is_known ? &find_table(*id) : nullptr;
+    return is_known ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
   });
 }
 

@@ -114,4 +114,39 @@ TEST_CASE("the host's programs and text are no device code") {
   CHECK(read_code("text that is long enough for a header").kind == CodeFacts::Kind::None);
 }
 
+// A fat binary whose one PTX is packed as LZ4 packs it: `text`, then its last character `again`
+// times more by a match, then two lines. `distance` of the match is 1 where nothing is damaged.
+std::string packed_fat(const std::string& text, unsigned again, unsigned char distance) {
+  std::string block(1, static_cast<char>(0xf0 | (again - 4)));
+  block += static_cast<char>(text.size() - 15);
+  block += text;
+  block += {static_cast<char>(distance), 0};
+  block += std::string("\x20\n\n", 3);
+  const auto number = [](std::uint64_t value, std::size_t size_bytes) {
+    return std::string(reinterpret_cast<const char*>(&value), size_bytes);
+  };
+  constexpr std::uint64_t kEntryBytes = 64;
+  const std::string entry = number(1, 2) + number(0x101, 2) + number(kEntryBytes, 4) +
+                            number(block.size(), 8) + number(block.size(), 4) +
+                            std::string(20, '\0') + number(0x2011, 8) + number(0, 8) +
+                            number(text.size() + again + 2, 8) + block;
+  return number(0xba55ed50, 4) + number(1, 2) + number(16, 2) + number(entry.size(), 8) + entry;
+}
+
+TEST_CASE("PTX that LZ4 packed is read, and a damaged one is none") {
+  const std::string ptx =
+      ".version 8.0\n.target sm_90\n.visible .entry packed_kernel()\n{ ret; }\n";
+  REQUIRE(ptx.size() < 15 + 255);
+  const CodeFacts facts = read_code(packed_fat(ptx, 10, 1).data());
+  REQUIRE(facts.kind == CodeFacts::Kind::Read);
+  REQUIRE(facts.kernels.size() == 1);
+  CHECK(facts.kernels.front().name == "packed_kernel");
+  for (const int distance : {0, 200})
+    CHECK(read_code(packed_fat(ptx, 10, static_cast<unsigned char>(distance)).data()).kind ==
+          CodeFacts::Kind::Unread);
+  std::string cut = packed_fat(ptx, 10, 1);
+  cut[16 + 16] = 20;  // packed bytes
+  CHECK(read_code(cut.data()).kind == CodeFacts::Kind::Unread);
+}
+
 }  // namespace
