@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Does a program that knows nothing of allocmark take on simcuda what it takes on a card? The programs are those of unmodified_jobs.py.
+
+usage: unmodified_card.py run FILE.jsonl [--only NAME,...]   each program in a process of its own, on the CUDA that is there:
+                                                             under `simcuda-run --kernels nothing`, or on a GPU
+       unmodified_card.py page FOLDER                        FOLDER/README.md from card.jsonl there and, by the card's name,
+                                                             simulated-h200.jsonl or simulated-h100.jsonl
+
+A row is what PyTorch counted (torch.cuda.memory_stats) and what the device had in use at the program's end, or the error.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+from unmodified_jobs import BY_VALUES, NAMED
+from unmodified_jobs import run as run_job
+
+HERE = pathlib.Path(__file__).resolve()
+GIB = 1 << 30
+TIMEOUT_S = 400
+COMPARED = ("live", "allocated", "reserved", "requests", "segments", "returned")
+
+
+def run(arguments):
+    names = arguments.only.split(",") if arguments.only else list(NAMED)
+    with open(arguments.file, "a") as file:
+        for name in names:
+            try:
+                done = subprocess.run([sys.executable, HERE, "one", name], capture_output=True, text=True, timeout=TIMEOUT_S)
+                line = next((line for line in done.stdout.splitlines() if line.startswith("{")), "")
+                row = json.loads(line) if line else {"error": (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][:200]}
+            except subprocess.TimeoutExpired:
+                row = {"error": f"no end after {TIMEOUT_S} s"}
+            file.write(json.dumps({"program": name, **row}) + "\n")
+            file.flush()
+            print(name, json.dumps(row), flush=True)
+
+
+def one(arguments):
+    import torch
+
+    row = run_job(arguments.name)
+    print(json.dumps({**row, "device": torch.cuda.get_device_name(), "pytorch": torch.__version__}))
+
+
+def read(path):
+    """The last row of each program."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return {row["program"]: row for row in rows}
+
+
+def off(said, measured):
+    return "equal" if said == measured else f"{100 * (said - measured) / measured:+.2f} %" if measured else f"{said} for 0"
+
+
+def page(arguments):
+    card = read(arguments.folder / "card.jsonl")
+    any_card = next(row for row in card.values() if "device" in row)
+    simulated = read(arguments.folder / f"simulated-{'h100' if 'H100' in any_card['device'] else 'h200'}.jsonl")
+    notes = arguments.folder / "notes.md"
+    rows, equal, judged = [], 0, 0
+    for name in NAMED:
+        said, measured = simulated.get(name, {"error": "not run"}), card.get(name, {"error": "not run"})
+        if "error" in said or "error" in measured:
+            rows.append(f"| `{name}` | {said.get('error', 'ran')} | {measured.get('error', 'ran')} | | | | |")
+            judged += name not in BY_VALUES
+            continue
+        same = all(said[number] == measured[number] for number in COMPARED)
+        if name not in BY_VALUES:
+            judged += 1
+            equal += same
+        rows.append(f"| `{name}`{'' if name not in BY_VALUES else ' *'} | {measured['live'] / GIB:.2f} | {measured['reserved'] / GIB:.2f} | "
+                    + " | ".join(off(said[number], measured[number]) for number in ("live", "reserved", "requests", "used_at_end")) + " |")
+    lines = ["# Programs that know nothing of allocmark, on simcuda and on a card", "",
+             "`scripts/measure/unmodified_card.py` makes this page. Each program of `unmodified_jobs.py` ran under",
+             "`simcuda-run --kernels nothing`, on a machine without a GPU, and the numbers were committed. Then it ran on a card.",
+             f"Card: {any_card['device']}, PyTorch {any_card['pytorch']}.", "",
+             f"**{equal} of {judged} programs are equal in all of PyTorch's counters that are compared: {', '.join(COMPARED[:-1])}.**", "",
+             notes.read_text() if notes.exists() else "",
+             "*live*, *reserved*: peaks of `requested_bytes` and `reserved_bytes`, GiB on the card; then how far simcuda is off: both, the number of",
+             "requests, and the device's memory in use at the program's end.", "",
+             "| program | live | reserved | live | reserved | requests | in use |", "| :-- | --: | --: | --: | --: | --: | --: |", *rows, "",
+             "With a star: memory that hangs on values or on time, of which simcuda knows nothing.", ""]
+    lines += [f"- `{name}`: {why}." for name, why in BY_VALUES.items()]
+    (arguments.folder / "README.md").write_text("\n".join(lines) + "\n")
+    print(f"{equal} of {judged} equal")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    commands = parser.add_subparsers(required=True)
+    of_run = commands.add_parser("run")
+    of_run.add_argument("file", type=pathlib.Path)
+    of_run.add_argument("--only", default="")
+    of_run.set_defaults(call=run)
+    of_one = commands.add_parser("one")
+    of_one.add_argument("name", choices=sorted(NAMED))
+    of_one.set_defaults(call=one)
+    of_page = commands.add_parser("page")
+    of_page.add_argument("folder", type=pathlib.Path)
+    of_page.set_defaults(call=page)
+    arguments = parser.parse_args()
+    arguments.call(arguments)
+
+
+if __name__ == "__main__":
+    main()
