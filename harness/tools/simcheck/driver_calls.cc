@@ -82,9 +82,10 @@ class Calls : public DriverCalls {
     expect_equal(memory_type, attributes.type, "the memory's kind");
     expect_equal(static_cast<std::uint64_t>(ordinal), static_cast<std::uint64_t>(attributes.device),
                  "the memory's device");
+    // Devices are counted from the one that is used, which may be any of a machine's.
     return fmt::format(" range {} {} {} kind {} {} {} bytes {}", static_cast<int>(found),
                        found == CUDA_SUCCESS ? address - begin : 0, range_bytes, memory_type,
-                       ordinal, is_managed, touch(address, size_bytes));
+                       ordinal - device(), is_managed, touch(address, size_bytes));
   }
 
  protected:
