@@ -124,11 +124,6 @@ std::string with(std::string_view text, char from, char to) {
   return changed;
 }
 
-bool is_of_program(EventKind kind) {
-  return kind != EventKind::Kernel && kind != EventKind::Host && kind != EventKind::GraphReplay &&
-         !is_of_host(kind);
-}
-
 [[noreturn]] void throw_bad_row(std::uint64_t line, ErrorText broken) {
   broken.where = fmt::format("line {}", line);
   if (broken.next.empty()) broken.next = "see workloads/TRACES.md for the trace format";
@@ -228,6 +223,11 @@ Program make_program(std::uint64_t seed, std::size_t step_count, ProgramVariety 
 void Program::change(Change change) {
   events.push_back({.id = changes.size(), .kind = EventKind::Mark});
   changes.push_back(std::move(change));
+}
+
+bool is_of_program(EventKind kind) {
+  return kind != EventKind::Kernel && kind != EventKind::Host && kind != EventKind::GraphReplay &&
+         !is_of_host(kind);
 }
 
 std::string to_row(const Program& program, const allocmark::Event& event) {

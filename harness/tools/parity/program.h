@@ -14,6 +14,9 @@
 
 namespace allocmark::caching {
 
+// Whether programs have it: what an allocator of device memory decides by, and marks.
+[[nodiscard]] bool is_of_program(EventKind kind);
+
 // A change that a program makes to the allocator: its config string, or its limit in bytes (0 is
 // none). One of the two is there.
 struct Change {
