@@ -15,8 +15,6 @@ namespace simcuda {
 namespace {
 
 constexpr std::uint16_t kMachine = 190;  // EM_CUDA
-constexpr std::uint32_t kFatMagic = 0xBA55ED50;
-constexpr std::uint32_t kFatWrapperMagic = 0x466243B1;
 // Records of .nv.info sections.
 constexpr unsigned kRegisters = 0x2f;
 constexpr unsigned kFrameBytes = 0x11;

@@ -84,7 +84,6 @@ constexpr std::array<unsigned char, sizeof(cudaUUID_t)> kCurrentContext = {
     0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec, 0xdc};
 constexpr std::array<unsigned char, sizeof(cudaUUID_t)> kNumbers = {
     0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8, 0xf2};
-
 constexpr std::array<unsigned char, sizeof(cudaUUID_t)> kModules = {
     0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99, 0x1e};
 
@@ -92,18 +91,14 @@ bool is(const cudaUUID_t& id, const std::array<unsigned char, sizeof(cudaUUID_t)
   return std::memcmp(&id, known.data(), sizeof id) == 0;
 }
 
-const Table& table_of_numbers() {
-  static const Table numbers = numbers_table();
-  return numbers;
-}
-
 const Table& find_table(const cudaUUID_t& id) {
   static const Table current = current_table();
+  static const Table numbers = numbers_table();
   static const Table modules = modules_table();
   static const Table refusing = refusing_table();
   if (is(id, kCurrentContext)) return current;
-  if (is(id, kModules)) return modules;
-  return is(id, kNumbers) ? table_of_numbers() : refusing;
+  if (is(id, kNumbers)) return numbers;
+  return is(id, kModules) ? modules : refusing;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // it begins. Out: what the first binary in it says, else the first PTX.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 
 #include "harness/simcuda/shim/code_facts.h"
@@ -14,6 +15,10 @@ template <class T>
   std::memcpy(&value, place, sizeof value);
   return value;
 }
+
+inline constexpr std::uint32_t kFatMagic = 0xBA55ED50;
+// Begins what __cudaRegisterFatBinary is given, which points to the fat binary.
+inline constexpr std::uint32_t kFatWrapperMagic = 0x466243B1;
 
 // Unread where every image is packed in another way than LZ4's, or damaged.
 [[nodiscard]] CodeFacts read_fat_binary(const unsigned char* bytes);

@@ -6,23 +6,20 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/simcuda/shim/fat_binary.h"
 #include "harness/simcuda/shim/module_code.h"
 
 namespace simcuda {
 namespace {
 
 constexpr std::uint64_t kKernelNameBytesMax = 16384;
-// What __cudaRegisterFatBinary is given begins with this.
-constexpr std::uint32_t kFatBinaryMark = 0x466243b1;
 
 std::string_view word_at(const ModuleCode& module, std::uint64_t address) {
-  const CodeBytes text = module.bytes_up_to(address, kKernelNameBytesMax);
-  const std::string_view all(reinterpret_cast<const char*>(text.data()), text.size());
-  const std::string_view word = all.substr(0, all.find('\0'));
+  const std::string_view word = module.text_at(address, kKernelNameBytesMax);
   const bool is_word = std::all_of(word.begin(), word.end(), [](unsigned char letter) {
     return std::isalnum(letter) != 0 || letter == '_' || letter == '$' || letter == '.';
   });
-  return is_word && word.size() < all.size() ? word : std::string_view();
+  return is_word ? word : std::string_view();
 }
 
 // What the arguments of a call may be, from the instructions before it.
@@ -69,20 +66,14 @@ void read_start_up(const ModuleCode& module, CodeBytes code, std::uint64_t start
   bool has_binary = false;
   SeenArguments arguments;
   for (std::uint64_t at = 0; at < code.size(); ++at) {
-    std::optional<std::uint64_t> address = loaded_address(code, at, start);
-    if (!address) {
-      const std::optional<std::uint64_t> place = read_address(code, at, start);
-      address = place ? module.read<std::uint64_t>(*place) : std::nullopt;
-    }
-    if (address) {
-      has_binary = has_binary || module.read<std::uint32_t>(*address) == kFatBinaryMark;
+    if (const std::optional<std::uint64_t> address = referred_address(module, code, at, start)) {
+      has_binary = has_binary || module.read<std::uint32_t>(*address) == kFatWrapperMagic;
       note_address(module, *address, arguments);
     }
     if (const std::size_t size_bytes = sixth_argument(code, at); size_bytes != 0) {
       arguments.size_bytes = size_bytes;
     }
-    const std::optional<std::uint64_t> to = called_address(code, at, start);
-    if (!to || module.index_of(*to) == module.function_count()) continue;
+    if (!called_function(module, code, at, start)) continue;
     if (has_binary) note_call(arguments, found);
     arguments = {};
   }
@@ -108,11 +99,7 @@ std::vector<std::uint64_t> start_up_functions(const dl_phdr_info& info, const Mo
 template <class Visit>
 void each_start_up(const dl_phdr_info& info, ModuleCode& module, const Visit& visit) {
   for (const std::uint64_t start : start_up_functions(info, module)) {
-    const std::uint64_t index = module.index_of(start);
-    if (index == module.function_count()) continue;
-    if (const std::optional<CodeRange> range = module.function(index)) {
-      visit(module.bytes(start, range->size_bytes), start);
-    }
+    if (const CodeBytes code = module.code_from(start); !code.empty()) visit(code, start);
   }
 }
 
@@ -121,9 +108,10 @@ std::uint64_t call_behind_binary(const ModuleCode& module, CodeBytes code, std::
   bool has_binary = false;
   for (std::uint64_t at = 0; at < code.size(); ++at) {
     const std::optional<std::uint64_t> address = loaded_address(code, at, start);
-    has_binary = has_binary || (address && module.read<std::uint32_t>(*address) == kFatBinaryMark);
-    const std::optional<std::uint64_t> to = called_address(code, at, start);
-    if (has_binary && to && module.index_of(*to) != module.function_count()) return *to;
+    has_binary =
+        has_binary || (address && module.read<std::uint32_t>(*address) == kFatWrapperMagic);
+    const std::optional<std::uint64_t> to = called_function(module, code, at, start);
+    if (has_binary && to) return *to;
   }
   return 0;
 }

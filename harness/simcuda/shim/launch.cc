@@ -57,7 +57,11 @@ std::string registered_kernel_name(const void* function) {
     if (found != all.names.end()) return found->second;
   }
   if (const char* const name = kernel_name(function); name != nullptr) return name;
-  return kernel_of_redirected_module(function);
+  // To find the module takes longer than a launch, so its answer is kept.
+  std::string name = kernel_of_redirected_module(function);
+  if (name.empty()) return name;
+  const std::lock_guard lock(all.mutex);
+  return all.names.try_emplace(function, std::move(name)).first->second;
 }
 
 namespace {

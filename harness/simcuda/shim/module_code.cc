@@ -55,6 +55,16 @@ bool is_relative(unsigned char operand) { return (operand & 0xc7) == 0x05; }
 
 bool is_wide(unsigned char prefix) { return (prefix & 0xfb) == 0x48; }
 
+// mov, movq
+std::optional<std::uint64_t> read_address(CodeBytes code, std::uint64_t at, std::uint64_t start) {
+  if (at + 8 > code.size()) return std::nullopt;
+  if (is_wide(code[at]) && code[at + 1] == 0x8b && is_relative(code[at + 2])) {
+    return relative(code, at + 3, start);
+  }
+  const bool is_movq = code[at] == 0xf3 && code[at + 1] == 0x0f && code[at + 2] == 0x7e;
+  return is_movq && is_relative(code[at + 3]) ? relative(code, at + 4, start) : std::nullopt;
+}
+
 }  // namespace
 
 std::uint64_t dynamic_value(const dl_phdr_info& module, std::int64_t tag) {
@@ -77,18 +87,19 @@ std::optional<std::uint64_t> loaded_address(CodeBytes code, std::uint64_t at, st
   return is_load ? relative(code, at + 3, start) : std::nullopt;
 }
 
-std::optional<std::uint64_t> read_address(CodeBytes code, std::uint64_t at, std::uint64_t start) {
-  if (at + 8 > code.size()) return std::nullopt;
-  if (is_wide(code[at]) && code[at + 1] == 0x8b && is_relative(code[at + 2])) {
-    return relative(code, at + 3, start);
-  }
-  const bool is_movq = code[at] == 0xf3 && code[at + 1] == 0x0f && code[at + 2] == 0x7e;
-  return is_movq && is_relative(code[at + 3]) ? relative(code, at + 4, start) : std::nullopt;
+std::optional<std::uint64_t> referred_address(const ModuleCode& module, CodeBytes code,
+                                              std::uint64_t at, std::uint64_t start) {
+  if (const std::optional<std::uint64_t> loaded = loaded_address(code, at, start)) return loaded;
+  const std::optional<std::uint64_t> place = read_address(code, at, start);
+  return place ? module.read<std::uint64_t>(*place) : std::nullopt;
 }
 
-std::optional<std::uint64_t> called_address(CodeBytes code, std::uint64_t at, std::uint64_t start) {
+std::optional<std::uint64_t> called_function(const ModuleCode& module, CodeBytes code,
+                                             std::uint64_t at, std::uint64_t start) {
   constexpr unsigned char kCall = 0xe8;
-  return at < code.size() && code[at] == kCall ? relative(code, at + 1, start) : std::nullopt;
+  if (at >= code.size() || code[at] != kCall) return std::nullopt;
+  const std::optional<std::uint64_t> to = relative(code, at + 1, start);
+  return to && module.index_of(*to) != module.function_count() ? to : std::nullopt;
 }
 
 ModuleCode::ModuleCode(const dl_phdr_info& module) {
@@ -134,6 +145,20 @@ std::span<const unsigned char> ModuleCode::bytes_up_to(std::uint64_t address,
 std::span<const unsigned char> ModuleCode::bytes(std::uint64_t address, std::uint64_t count) const {
   const std::span<const unsigned char> found = bytes_up_to(address, count);
   return found.size() == count ? found : std::span<const unsigned char>();
+}
+
+std::string_view ModuleCode::text_at(std::uint64_t address, std::uint64_t count_max) const {
+  const std::span<const unsigned char> found = bytes_up_to(address, count_max);
+  const std::string_view all(reinterpret_cast<const char*>(found.data()), found.size());
+  const std::size_t end = all.find('\0');
+  return end == std::string_view::npos ? std::string_view() : all.substr(0, end);
+}
+
+std::span<const unsigned char> ModuleCode::code_from(std::uint64_t start) {
+  const std::uint64_t index = index_of(start);
+  if (index == function_count_) return {};
+  const std::optional<CodeRange> range = function(index);
+  return range ? bytes(start, range->size_bytes) : std::span<const unsigned char>();
 }
 
 ModuleCode::TableRow ModuleCode::row(std::uint64_t index) const {

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace simcuda {
@@ -39,12 +40,17 @@ class ModuleCode {
   [[nodiscard]] std::span<const unsigned char> bytes_up_to(std::uint64_t address,
                                                            std::uint64_t count_max) const;
 
+  // The text that begins there; empty where it does not end within `count_max` bytes.
+  [[nodiscard]] std::string_view text_at(std::uint64_t address, std::uint64_t count_max) const;
+
   // In order of address; 0 where the module has no table of the usual form.
   [[nodiscard]] std::uint64_t function_count() const { return function_count_; }
   [[nodiscard]] std::uint64_t start_of(std::uint64_t index) const;
   [[nodiscard]] std::optional<CodeRange> function(std::uint64_t index);
   // The function that starts at the address; function_count() where none does.
   [[nodiscard]] std::uint64_t index_of(std::uint64_t start) const;
+  // The whole code of that function; empty where none starts there, or its table is not understood.
+  [[nodiscard]] std::span<const unsigned char> code_from(std::uint64_t start);
 
  private:
   struct Part {
@@ -74,9 +80,12 @@ class ModuleCode {
 using CodeBytes = std::span<const unsigned char>;
 [[nodiscard]] std::optional<std::uint64_t> loaded_address(CodeBytes code, std::uint64_t at,
                                                           std::uint64_t start);  // lea
-[[nodiscard]] std::optional<std::uint64_t> read_address(CodeBytes code, std::uint64_t at,
-                                                        std::uint64_t start);  // mov, movq
-[[nodiscard]] std::optional<std::uint64_t> called_address(CodeBytes code, std::uint64_t at,
-                                                          std::uint64_t start);
+// What the instruction loads: an address, or, as older code has it, what is where an address is.
+[[nodiscard]] std::optional<std::uint64_t> referred_address(const ModuleCode& module,
+                                                            CodeBytes code, std::uint64_t at,
+                                                            std::uint64_t start);
+// The function of the module that the instruction calls.
+[[nodiscard]] std::optional<std::uint64_t> called_function(const ModuleCode& module, CodeBytes code,
+                                                           std::uint64_t at, std::uint64_t start);
 
 }  // namespace simcuda

@@ -297,19 +297,19 @@ NVML_EXPORT int nvmlDeviceGetP2PStatus(NvmlDevice* handle, NvmlDevice* other, in
 
 // A simulated GPU has no NVLink and belongs to no fabric.
 NVML_EXPORT int nvmlDeviceGetNvLinkState(NvmlDevice* handle, unsigned /*link*/, int* is_active) {
-  return find(handle) == nullptr || is_active == nullptr ? kInvalidArgument : kNotSupported;
+  return give_nothing(handle, is_active);
 }
 NVML_EXPORT int nvmlDeviceGetNvLinkCapability(NvmlDevice* handle, unsigned /*link*/, int /*kind*/,
                                               unsigned* value) {
-  return find(handle) == nullptr || value == nullptr ? kInvalidArgument : kNotSupported;
+  return give_nothing(handle, value);
 }
 NVML_EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(NvmlDevice* handle, unsigned /*link*/,
                                                     int* type) {
-  return find(handle) == nullptr || type == nullptr ? kInvalidArgument : kNotSupported;
+  return give_nothing(handle, type);
 }
 NVML_EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(NvmlDevice* handle, unsigned /*link*/,
                                                     NvmlPciInfo* info) {
-  return find(handle) == nullptr || info == nullptr ? kInvalidArgument : kNotSupported;
+  return give_nothing(handle, info);
 }
 NVML_EXPORT int nvmlDeviceGetGpuFabricInfoV(NvmlDevice* handle, NvmlFabricInfo* info) {
   if (find(handle) == nullptr || info == nullptr ||

@@ -77,4 +77,9 @@ NvmlReturn give_planned(const NvmlDevice* handle, Number* out, const char* key,
   });
 }
 
+// For what simulated GPUs do not have.
+[[nodiscard]] inline NvmlReturn give_nothing(const NvmlDevice* handle, const void* out) {
+  return find(handle) == nullptr || out == nullptr ? kInvalidArgument : kNotSupported;
+}
+
 }  // namespace simcuda

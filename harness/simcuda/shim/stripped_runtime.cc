@@ -24,13 +24,11 @@ constexpr std::uint64_t kOthersMax = 2000;
 
 // The name of a CUDA function at the address; empty where another text or none is.
 std::string_view name_at(const ModuleCode& module, std::uint64_t address) {
-  const CodeBytes text = module.bytes_up_to(address, kFunctionNameBytesMax);
-  const std::string_view all(reinterpret_cast<const char*>(text.data()), text.size());
-  const std::string_view name = all.substr(0, all.find('\0'));
+  const std::string_view name = module.text_at(address, kFunctionNameBytesMax);
   const std::size_t prefix_bytes = name.starts_with("cuda")     ? 4
                                    : name.starts_with("__cuda") ? 6
                                                                 : 0;
-  if (prefix_bytes == 0 || name.size() == all.size() || name.size() <= prefix_bytes ||
+  if (prefix_bytes == 0 || name.size() <= prefix_bytes ||
       std::isupper(static_cast<unsigned char>(name[prefix_bytes])) == 0) {
     return {};
   }
@@ -40,14 +38,10 @@ std::string_view name_at(const ModuleCode& module, std::uint64_t address) {
   return is_word ? name : std::string_view();
 }
 
-// A name that the instruction refers to: its address, or, in older runtimes, where its address is.
+// A name that the instruction refers to.
 std::string_view named_at(const ModuleCode& module, CodeBytes code, std::uint64_t at,
                           std::uint64_t start) {
-  std::optional<std::uint64_t> address = loaded_address(code, at, start);
-  if (!address) {
-    const std::optional<std::uint64_t> place = read_address(code, at, start);
-    address = place ? module.read<std::uint64_t>(*place) : std::nullopt;
-  }
+  const std::optional<std::uint64_t> address = referred_address(module, code, at, start);
   return address ? name_at(module, *address) : std::string_view();
 }
 
@@ -74,8 +68,8 @@ std::string_view only_name(const ModuleCode& module, CodeBytes code, std::uint64
 template <class Visit>
 void each_call(const ModuleCode& module, CodeBytes code, std::uint64_t start, const Visit& visit) {
   for (std::uint64_t at = 0; at < code.size(); ++at) {
-    const std::optional<std::uint64_t> to = called_address(code, at, start);
-    if (to && module.index_of(*to) != module.function_count() && !visit(*to)) return;
+    const std::optional<std::uint64_t> to = called_function(module, code, at, start);
+    if (to && !visit(*to)) return;
   }
 }
 
@@ -133,15 +127,8 @@ std::string_view dynamic_strings(const dl_phdr_info& module) {
   return {reinterpret_cast<const char*>(found.data()), found.size()};
 }
 
-CodeBytes code_of(ModuleCode& module, std::uint64_t start) {
-  const std::uint64_t index = module.index_of(start);
-  if (index == module.function_count()) return {};
-  const std::optional<CodeRange> range = module.function(index);
-  return range ? module.bytes(start, range->size_bytes) : CodeBytes();
-}
-
 std::vector<std::uint64_t> first_two_calls(ModuleCode& module, std::uint64_t start) {
-  return first_calls(module, code_of(module, start), start, 2);
+  return first_calls(module, module.code_from(start), start, 2);
 }
 
 const RuntimeFunction* named(const StrippedRuntime& runtime, std::string_view name) {
@@ -221,7 +208,7 @@ unsigned runtime_version(const dl_phdr_info& info, std::uint64_t get_version) {
   std::set<unsigned> versions;
   // movl $13000, (%rdi) stands in a small function that it calls.
   const auto look = [&](std::uint64_t start) {
-    const CodeBytes code = code_of(module, start);
+    const CodeBytes code = module.code_from(start);
     for (std::uint64_t at = 0; at + 6 <= code.size(); ++at) {
       std::uint32_t value = 0;
       std::memcpy(&value, code.data() + at + 2, sizeof value);
@@ -232,7 +219,7 @@ unsigned runtime_version(const dl_phdr_info& info, std::uint64_t get_version) {
     }
     return true;
   };
-  each_call(module, code_of(module, get_version), get_version, look);
+  each_call(module, module.code_from(get_version), get_version, look);
   return versions.size() == 1 ? *versions.begin() : 0;
 }
 

@@ -58,23 +58,29 @@ struct SymbolCopy {
   Wait wait = Wait::ForCopy;
 };
 
-cudaError_t copy_to_symbol(ThreadState& thread, const void* from, const SymbolCopy& copy) {
+// Calls `copy_with` with the place in the symbol's memory.
+template <class CopyWith>
+cudaError_t copy_at_symbol(const ThreadState& thread, const SymbolCopy& copy,
+                           const CopyWith& copy_with) {
   return with_symbol(thread, copy.symbol, [&](std::uint64_t address, std::size_t size_bytes) {
     if (copy.offset_bytes > size_bytes || copy.count_bytes > size_bytes - copy.offset_bytes) {
       return cudaErrorInvalidValue;
     }
-    return copy_memory(thread, reinterpret_cast<void*>(address + copy.offset_bytes), from,
-                       line(copy.count_bytes), copy.kind, copy.stream, copy.wait);
+    return copy_with(reinterpret_cast<void*>(address + copy.offset_bytes));
+  });
+}
+
+cudaError_t copy_to_symbol(ThreadState& thread, const void* from, const SymbolCopy& copy) {
+  return copy_at_symbol(thread, copy, [&](void* place) {
+    return copy_memory(thread, place, from, line(copy.count_bytes), copy.kind, copy.stream,
+                       copy.wait);
   });
 }
 
 cudaError_t copy_from_symbol(ThreadState& thread, void* to, const SymbolCopy& copy) {
-  return with_symbol(thread, copy.symbol, [&](std::uint64_t address, std::size_t size_bytes) {
-    if (copy.offset_bytes > size_bytes || copy.count_bytes > size_bytes - copy.offset_bytes) {
-      return cudaErrorInvalidValue;
-    }
-    return copy_memory(thread, to, reinterpret_cast<const void*>(address + copy.offset_bytes),
-                       line(copy.count_bytes), copy.kind, copy.stream, copy.wait);
+  return copy_at_symbol(thread, copy, [&](const void* place) {
+    return copy_memory(thread, to, place, line(copy.count_bytes), copy.kind, copy.stream,
+                       copy.wait);
   });
 }
 
