@@ -21,6 +21,8 @@
 ///                   its kernels is loaded), c10 (PyTorch's allocator library and 7 streams); it
 ///                   decides where the first blocks lie
 /// SIMCUDA_DEVICES   number of simulated GPUs, default 1
+/// CUDA_VISIBLE_DEVICES  which of them CUDA shows, and in which order, as for a GPU's driver; NVML
+///                   shows all. Read at the first call that needs a device
 /// SIMCUDA_PEERS     1 (default): each may be given access to the others' memory; 0: none may
 /// SIMCUDA_CAPACITY_BYTES  memory of each GPU that programs can take (whole 2 MiB pages of it; what
 ///                   the context takes comes on top, so cudaMemGetInfo's total is larger); default:

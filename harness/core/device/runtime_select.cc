@@ -97,6 +97,10 @@ std::vector<std::pair<std::string, std::string>> runtime_environment(
   if (card.total_bytes != 0) {
     changes.emplace_back("SIMCUDA_TOTAL_BYTES", std::to_string(card.total_bytes));
   }
+  // It names the machine's GPUs. All simulated ones are shown: no list of theirs is longer.
+  if (std::getenv("CUDA_VISIBLE_DEVICES") != nullptr) {
+    changes.emplace_back("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15");
+  }
   const auto add = [&](const char* variable, std::uint64_t size_bytes) {
     if (size_bytes > 0) changes.emplace_back(variable, std::to_string(size_bytes));
   };

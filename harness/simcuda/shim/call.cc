@@ -184,14 +184,17 @@ int begin_call_slow(const ApiRecord& api, ThreadState& thread, bool is_driver_ap
       thread.last_message = "cuInit has not been called";
       return CUDA_ERROR_NOT_INITIALIZED;
     }
-    if (!is_driver_api) slow_reasons.fetch_and(~static_cast<std::uint32_t>(kNoInit));
+    if (!is_driver_api) {
+      see_devices();
+      slow_reasons.fetch_and(~static_cast<std::uint32_t>(kNoInit));
+    }
   }
   if ((slow & kSticky) != 0) {
     thread.last_message = "an earlier error broke the context; only a new process helps";
     return sticky_error.load();
   }
   if ((slow & kGpuFaults) != 0) {
-    if (const int error = next_gpu_fault(thread.device, api.name); error != 0) {
+    if (const int error = next_gpu_fault(node_index(thread.device), api.name); error != 0) {
       thread.last_message = "the GPU has fallen off the bus (SIMCUDA_GPU_FAULTS)";
       return error;
     }
@@ -211,7 +214,7 @@ int begin_call_slow(const ApiRecord& api, ThreadState& thread, bool is_driver_ap
 
 void stretch_call(ThreadState& thread, std::uint64_t began_ns) {
   thread.clock.modelled_ns =
-      began_ns + stretched_ns(thread.device, thread.clock.modelled_ns - began_ns);
+      began_ns + stretched_ns(node_index(thread.device), thread.clock.modelled_ns - began_ns);
 }
 
 int set_call_log(const char* path) {

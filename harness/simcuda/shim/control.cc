@@ -57,7 +57,7 @@ NodeWork kernel_node(std::uint64_t duration_ns) {
 // simcu_launch, simcu_enqueue and simcu_launch_gated; `as_node` makes what a capture keeps.
 template <class AsNode, class Enqueue>
 int enqueue(void* stream, LaunchCost cost, AsNode as_node, Enqueue operation) {
-  start_if_needed();
+  see_devices();
   ThreadState& thread = this_thread();
   if (current_device(thread) == nullptr) {
     return cudaErrorNoDevice;
@@ -116,12 +116,12 @@ SIMCU_API int simcu_enqueue(void* stream, uint64_t duration_ns) {
 }
 
 SIMCU_API void simcu_pass_time(uint64_t duration_ns) {
-  start_if_needed();
+  see_devices();
   this_thread().clock.modelled_ns += duration_ns;
 }
 
 SIMCU_API int simcu_stream_end(void* stream, uint64_t* end_ns) {
-  start_if_needed();
+  see_devices();
   ThreadState& thread = this_thread();
   const StreamRef ref = current_device(thread) == nullptr
                             ? StreamRef{}
@@ -131,7 +131,7 @@ SIMCU_API int simcu_stream_end(void* stream, uint64_t* end_ns) {
 }
 
 SIMCU_API int simcu_device_end(uint64_t* end_ns) {
-  start_if_needed();
+  see_devices();
   ThreadState& thread = this_thread();
   return ask_end(current_device(thread), end_ns,
                  [&](StreamOrder& order) { return order.device_finish(thread.now_ns()); });
@@ -148,7 +148,7 @@ SIMCU_API int simcu_launch_gated(void* stream, uint64_t gate) {
 }
 
 SIMCU_API int simcu_open_gate(uint64_t gate) {
-  start_if_needed();
+  see_devices();
   ThreadState& thread = this_thread();
   for (int i = 0; i < device_count(); ++i) {
     SimulatedDevice& device = *device_at(i);
@@ -182,7 +182,7 @@ SIMCU_API int simcu_register_arguments(const char* name_part, const uint64_t* si
 }
 
 SIMCU_API void* simcu_view(const void* device_pointer, uint64_t size_bytes) {
-  start_if_needed();
+  see_devices();
   const std::uint64_t address = number(device_pointer);
   SimulatedDevice* device = device_of_address(address);
   if (device == nullptr) {
@@ -194,7 +194,7 @@ SIMCU_API void* simcu_view(const void* device_pointer, uint64_t size_bytes) {
   void* const view = device->view(address, size_bytes);
   if (view != nullptr && size_bytes != 0 &&
       (slow_reasons.load(std::memory_order_relaxed) & kGpuFaults) != 0 &&
-      next_view_is_corrupt(device->index)) {
+      next_view_is_corrupt(device->node_index)) {
     static_cast<unsigned char*>(view)[size_bytes / 2] ^= 1;
   }
   return view;
@@ -220,7 +220,7 @@ SIMCU_API int simcu_fail_calls(const char* api, uint64_t nth, uint64_t count, in
     return explain(this_thread(), cudaErrorInvalidValue,
                    "simcu_fail_calls: wanted nth from 1 and an error above 0");
   }
-  start_if_needed();
+  see_devices();
   add_fault(api, {.nth = nth, .count = count, .error = error});
   return cudaSuccess;
 }
@@ -255,7 +255,7 @@ SIMCU_API const char* simcu_call_name(uint64_t index) {
 
 SIMCU_API int simcu_allocation_of(const void* device_pointer, uint64_t* base, uint64_t* size_bytes,
                                   int* device_index) {
-  start_if_needed();
+  see_devices();
   const std::uint64_t address = number(device_pointer);
   SimulatedDevice* device = device_of_address(address);
   if (device == nullptr) return cudaErrorInvalidValue;
@@ -295,12 +295,12 @@ SIMCU_API const char* simcu_unimplemented_names(void) {
 }
 
 SIMCU_API int simcu_call_log(const char* path) {
-  start_if_needed();
+  see_devices();
   return set_call_log(path);
 }
 
 SIMCU_API uint64_t simcu_used_bytes(void) {
-  start_if_needed();
+  see_devices();
   std::uint64_t used_bytes = 0;
   for (int i = 0; i < device_count(); ++i) {
     const std::lock_guard lock(device_at(i)->mutex);
@@ -310,7 +310,7 @@ SIMCU_API uint64_t simcu_used_bytes(void) {
 }
 
 SIMCU_API uint64_t simcu_pinned_bytes(void) {
-  start_if_needed();
+  see_devices();
   std::uint64_t pinned_bytes = 0;
   for (int i = 0; i < device_count(); ++i) {
     const std::lock_guard lock(device_at(i)->mutex);
@@ -320,7 +320,7 @@ SIMCU_API uint64_t simcu_pinned_bytes(void) {
 }
 
 SIMCU_API int simcu_pinned_range(const void* pointer, uint64_t* base, uint64_t* size_bytes) {
-  start_if_needed();
+  see_devices();
   const Range range = pinned_range(pointer);
   if (range.empty()) return cudaErrorInvalidValue;
   *base = range.lo;
@@ -329,7 +329,7 @@ SIMCU_API int simcu_pinned_range(const void* pointer, uint64_t* base, uint64_t* 
 }
 
 SIMCU_API void simcu_take_memory_extremes(uint64_t* used_bytes_max, uint64_t* refused_bytes_min) {
-  start_if_needed();
+  see_devices();
   int index = 0;
   if (cudaGetDevice(&index) != cudaSuccess || index >= device_count()) return;
   const std::lock_guard lock(device_at(index)->mutex);
@@ -339,7 +339,7 @@ SIMCU_API void simcu_take_memory_extremes(uint64_t* used_bytes_max, uint64_t* re
 }
 
 SIMCU_API int simcu_shared_host(SimcuSharedHost* host) {
-  start_if_needed();
+  see_devices();
   SimulatedDevice* const device = current_device(this_thread());
   if (device == nullptr) return 0;
   const SharedHost& shared = device->core.config().host;
@@ -355,7 +355,7 @@ SIMCU_API int simcu_shared_host(SimcuSharedHost* host) {
 }
 
 SIMCU_API int simcu_hold_host(uint64_t size_bytes) {
-  start_if_needed();
+  see_devices();
   SimulatedDevice* const device = current_device(this_thread());
   if (device == nullptr) return cudaErrorNoDevice;
   const std::lock_guard lock(device->mutex);
@@ -370,7 +370,7 @@ SIMCU_API int simcu_hold_host(uint64_t size_bytes) {
 }
 
 SIMCU_API void simcu_restart_host(void) {
-  start_if_needed();
+  see_devices();
   SimulatedDevice* const device = current_device(this_thread());
   if (device == nullptr) return;
   const std::lock_guard lock(device->mutex);

@@ -128,7 +128,7 @@ bool device_attribute(const SimulatedDevice& device, int attribute, int& value) 
   }
   value = kept_promise(attribute, found->second);
   if (attribute == cudaDevAttrPciBusId) {
-    value = 6 + device.index;
+    value = 6 + device.node_index;
   } else if (attribute == cudaDevAttrPciDeviceId) {
     value = 0;
   }
@@ -148,7 +148,7 @@ void fill_properties(const SimulatedDevice& device, cudaDeviceProp& properties) 
 std::string pci_bus_id(const SimulatedDevice& device) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "0000:%02X:00.0",
-                static_cast<unsigned>(6 + device.index));
+                static_cast<unsigned>(6 + device.node_index));
   return text.data();
 }
 
@@ -163,15 +163,30 @@ std::array<std::uint8_t, 16> device_uuid(const SimulatedDevice& device) {
   for (std::size_t i = 0; i < sizeof node; ++i) {
     uuid[7 + i] = static_cast<std::uint8_t>(node >> (8 * i));
   }
-  uuid[15] = static_cast<std::uint8_t>(device.index);
+  uuid[15] = static_cast<std::uint8_t>(device.node_index);
   return uuid;
+}
+
+std::string device_uuid_text(const SimulatedDevice& device) {
+  std::string text = "GPU-";
+  std::size_t position = 0;
+  for (const std::uint8_t byte : device_uuid(device)) {
+    std::array<char, 4> hex{};
+    std::snprintf(hex.data(), hex.size(), "%02x", byte);
+    text += hex.data();
+    ++position;
+    if (position == 4 || position == 6 || position == 8 || position == 10) {
+      text += '-';
+    }
+  }
+  return text;
 }
 
 std::string device_serial(const SimulatedDevice& device) {
   constexpr std::uint64_t kSerials = 1'000'000'000;
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "SIM%09llu%02d",
-                static_cast<unsigned long long>(node_hash() % kSerials), device.index);
+                static_cast<unsigned long long>(node_hash() % kSerials), device.node_index);
   return text.data();
 }
 

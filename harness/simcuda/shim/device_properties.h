@@ -21,6 +21,8 @@ void fill_properties(const SimulatedDevice& device, cudaDeviceProp& properties);
 // Says "simcuda" in its bytes, so that nobody takes it for a real GPU's.
 // GPUs of another SIMCUDA_NODE have others.
 [[nodiscard]] std::array<std::uint8_t, 16> device_uuid(const SimulatedDevice& device);
+// The same as NVML writes it, "GPU-" and digits in groups.
+[[nodiscard]] std::string device_uuid_text(const SimulatedDevice& device);
 [[nodiscard]] std::string device_serial(const SimulatedDevice& device);
 
 // What the runtime's and the driver's functions of that name share.

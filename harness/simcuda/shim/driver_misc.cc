@@ -14,6 +14,7 @@ SIMCUDA_EXPORT CUresult cuInit(unsigned int flags) {
     if (flags != 0) {
       return CUDA_ERROR_INVALID_VALUE;
     }
+    see_devices();
     slow_reasons.fetch_and(~static_cast<std::uint32_t>(kNoInit));
     return device_count() == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
   });

@@ -83,7 +83,7 @@ cudaError_t get_event(Handle* handle, cudaEvent_t event) {
   if (object == nullptr || (object->flags & cudaEventInterprocess) == 0) {
     return cudaErrorInvalidResourceHandle;
   }
-  put(sealed({.kind = SharedKind::Event, .device = object->device->index}), handle);
+  put(sealed({.kind = SharedKind::Event, .device = object->device->node_index}), handle);
   return cudaSuccess;
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/device_properties.h"
 #include "harness/simcuda/shim/fault_plan.h"
 #include "harness/simcuda/shim/gpu_faults.h"
 #include "harness/simcuda/shim/kernel_models.h"
@@ -22,6 +23,7 @@
 #include "harness/simcuda/shim/profile.h"
 #include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/static_runtime.h"
+#include "harness/simcuda/shim/visible_devices.h"
 
 namespace simcuda {
 namespace {
@@ -31,7 +33,9 @@ constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 struct Library {
   std::once_flag once;
   std::string error;
-  std::vector<std::unique_ptr<SimulatedDevice>> devices;
+  std::vector<std::unique_ptr<SimulatedDevice>> devices;  // of the node
+  std::once_flag seen_once;
+  std::vector<SimulatedDevice*> visible;  // in CUDA's order
 };
 Library& library() { return made_once<Library>(); }
 
@@ -158,6 +162,34 @@ void start_if_needed() {
   if ((slow_reasons.load() & kNotStarted) != 0) start_library();
 }
 
+namespace {
+
+void see_devices_of(Library& all) {
+  std::vector<std::string> uuids;
+  for (const auto& device : all.devices) uuids.push_back(device_uuid_text(*device));
+  const char* const text = std::getenv("CUDA_VISIBLE_DEVICES");
+  for (std::size_t i = 0; text == nullptr && i < all.devices.size(); ++i) {
+    all.visible.push_back(all.devices[i].get());
+  }
+  if (text == nullptr) return;
+  for (const int node_index : visible_devices(text, uuids)) {
+    SimulatedDevice* const device = all.devices[static_cast<std::size_t>(node_index)].get();
+    device->set_index(static_cast<int>(all.visible.size()));
+    all.visible.push_back(device);
+  }
+}
+
+}  // namespace
+
+void see_devices() {
+  start_if_needed();
+  Library& all = library();
+  std::call_once(all.seen_once, [&] {
+    see_devices_of(all);
+    release(&all);
+  });
+}
+
 void start_library() {
   Library& all = library();
   std::call_once(all.once, [&] {
@@ -178,14 +210,25 @@ void start_library() {
 
 const std::string& start_error() { return library().error; }
 
-int device_count() { return static_cast<int>(library().devices.size()); }
+int device_count() { return static_cast<int>(library().visible.size()); }
 
 SimulatedDevice* device_at(int index) {
-  Library& all = library();
-  if (index < 0 || index >= static_cast<int>(all.devices.size())) {
-    return nullptr;
-  }
-  return all.devices[static_cast<std::size_t>(index)].get();
+  const Library& all = library();
+  const auto place = static_cast<std::size_t>(index);
+  return index < 0 || place >= all.visible.size() ? nullptr : all.visible[place];
+}
+
+int node_device_count() { return static_cast<int>(library().devices.size()); }
+
+SimulatedDevice* node_device_at(int node_index) {
+  const Library& all = library();
+  const auto place = static_cast<std::size_t>(node_index);
+  return node_index < 0 || place >= all.devices.size() ? nullptr : all.devices[place].get();
+}
+
+int node_index(int index) {
+  const SimulatedDevice* const device = device_at(index);
+  return device == nullptr ? index : device->node_index;
 }
 
 namespace {

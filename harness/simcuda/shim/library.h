@@ -13,14 +13,23 @@ namespace simcuda {
 void start_library();
 // The same at the start of a call that passes no other check.
 void start_if_needed();
+// The same, and reads CUDA_VISIBLE_DEVICES, once per process. For calls that need devices: NVML's
+// come without, and a program may set the variable after them.
+void see_devices();
 [[nodiscard]] const std::string& start_error();
 
 // Where this file lies, and with it profiles and the library for CUDA 12.
 [[nodiscard]] std::string folder_of_this_library();
 
+// As CUDA counts devices: those that CUDA_VISIBLE_DEVICES shows. None before see_devices(). Null
+// where there is no such device.
 [[nodiscard]] int device_count();
-// Null where there is no such device.
 [[nodiscard]] SimulatedDevice* device_at(int index);
+// As NVML counts them: all that the node has.
+[[nodiscard]] int node_device_count();
+[[nodiscard]] SimulatedDevice* node_device_at(int node_index);
+// NVML's number of CUDA's device; the same number where there is none.
+[[nodiscard]] int node_index(int index);
 
 // Starts or (null) stops the CSV log of calls; returns a cudaError_t.
 int set_call_log(const char* path);

@@ -43,7 +43,7 @@ cudaError_t free_memory(ThreadState& thread, void* pointer) {
   if (is_host) device = device_of_host_block(pointer);
   if (device == nullptr) return free_managed(pointer) ? cudaSuccess : cudaErrorInvalidValue;
   if ((slow_reasons.load(std::memory_order_relaxed) & kGpuFaults) != 0 &&
-      next_free_leaks(device->index)) {
+      next_free_leaks(device->node_index)) {
     return cudaSuccess;
   }
   promise_before(thread, device);  // for whoever looks at the memory then (simcu_view)

@@ -65,7 +65,7 @@ CUresult import_handle(ThreadState& thread, CUmemGenericAllocationHandle* handle
 void put_into_own_file(SimulatedDevice& device, MemoryHandle handle, std::uint64_t size_bytes) {
   const int file = record_file(
       "simcuda memory",
-      sealed({.kind = SharedKind::Memory, .device = device.index, .size_bytes = size_bytes}));
+      sealed({.kind = SharedKind::Memory, .device = device.node_index, .size_bytes = size_bytes}));
   if (file < 0) return;
   if (ftruncate(file, static_cast<off_t>(kBytesBegin + size_bytes)) != 0) {
     close(file);

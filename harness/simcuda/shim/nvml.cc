@@ -72,21 +72,6 @@ unsigned clock_mhz(const SimulatedDevice& device, int clock) {
   return static_cast<unsigned>(attribute(device, id) / kKilo);
 }
 
-std::string uuid_text(const SimulatedDevice& device) {
-  std::string text = "GPU-";
-  std::size_t position = 0;
-  for (const std::uint8_t byte : device_uuid(device)) {
-    std::array<char, 4> hex{};
-    std::snprintf(hex.data(), hex.size(), "%02x", byte);
-    text += hex.data();
-    ++position;
-    if (position == 4 || position == 6 || position == 8 || position == 10) {
-      text += '-';
-    }
-  }
-  return text;
-}
-
 }  // namespace
 
 std::array<NvmlDevice, kDeviceCountMax> nvml_devices = [] {
@@ -141,12 +126,12 @@ NVML_EXPORT int nvmlDeviceGetCount_v2(unsigned* count) {
   if (count == nullptr) {
     return kInvalidArgument;
   }
-  *count = static_cast<unsigned>(device_count());
+  *count = static_cast<unsigned>(node_device_count());
   return kSuccess;
 }
 
 NVML_EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, NvmlDevice** handle) {
-  if (handle == nullptr || device_at(static_cast<int>(index)) == nullptr) {
+  if (handle == nullptr || node_device_at(static_cast<int>(index)) == nullptr) {
     return kInvalidArgument;
   }
   *handle = &nvml_devices[index];
@@ -157,8 +142,8 @@ NVML_EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, NvmlDevice*
   if (bus_id == nullptr || handle == nullptr) {
     return kInvalidArgument;
   }
-  for (int i = 0; i < device_count(); ++i) {
-    if (same_pci_bus_id(*device_at(i), bus_id)) {
+  for (int i = 0; i < node_device_count(); ++i) {
+    if (same_pci_bus_id(*node_device_at(i), bus_id)) {
       *handle = &nvml_devices[static_cast<std::size_t>(i)];
       return gpu_is_lost(i) ? kGpuIsLost : kSuccess;
     }
@@ -179,8 +164,8 @@ NVML_EXPORT int nvmlDeviceGetHandleByUUID(const char* uuid, NvmlDevice** handle)
   if (uuid == nullptr || handle == nullptr) {
     return kInvalidArgument;
   }
-  for (int i = 0; i < device_count(); ++i) {
-    if (uuid_text(*device_at(i)) == uuid) {
+  for (int i = 0; i < node_device_count(); ++i) {
+    if (device_uuid_text(*node_device_at(i)) == uuid) {
       *handle = &nvml_devices[static_cast<std::size_t>(i)];
       return kSuccess;
     }
@@ -189,7 +174,8 @@ NVML_EXPORT int nvmlDeviceGetHandleByUUID(const char* uuid, NvmlDevice** handle)
 }
 
 NVML_EXPORT int nvmlDeviceGetIndex(NvmlDevice* handle, unsigned* index) {
-  return give_number(handle, index, [](const SimulatedDevice& device) { return device.index; });
+  return give_number(handle, index,
+                     [](const SimulatedDevice& device) { return device.node_index; });
 }
 
 NVML_EXPORT int nvmlDeviceGetName(NvmlDevice* handle, char* name, unsigned length) {
@@ -200,7 +186,7 @@ NVML_EXPORT int nvmlDeviceGetName(NvmlDevice* handle, char* name, unsigned lengt
 
 NVML_EXPORT int nvmlDeviceGetUUID(NvmlDevice* handle, char* uuid, unsigned length) {
   const SimulatedDevice* device = find(handle);
-  return device == nullptr ? kInvalidArgument : give_text(uuid, length, uuid_text(*device));
+  return device == nullptr ? kInvalidArgument : give_text(uuid, length, device_uuid_text(*device));
 }
 
 NVML_EXPORT int nvmlDeviceGetSerial(NvmlDevice* handle, char* serial, unsigned length) {
@@ -226,7 +212,7 @@ NVML_EXPORT int nvmlDeviceGetPciInfo_v3(NvmlDevice* handle, NvmlPciInfo* info) {
 }
 
 NVML_EXPORT int nvmlSystemGetDriverVersion(char* version, unsigned length) {
-  const SimulatedDevice* device = device_at(0);
+  const SimulatedDevice* device = node_device_at(0);
   return give_text(version, length,
                    device == nullptr ? "simulated" : device->profile.driver_version);
 }
@@ -236,8 +222,9 @@ NVML_EXPORT int nvmlSystemGetNVMLVersion(char* version, unsigned length) {
 }
 
 NVML_EXPORT int nvmlSystemGetCudaDriverVersion_v2(int* version) {
-  return version != nullptr && cudaDriverGetVersion(version) == cudaSuccess ? kSuccess
-                                                                            : kInvalidArgument;
+  if (version == nullptr) return kInvalidArgument;
+  *version = driver_version();
+  return kSuccess;
 }
 NVML_EXPORT int nvmlSystemGetCudaDriverVersion(int* version) {
   return nvmlSystemGetCudaDriverVersion_v2(version);

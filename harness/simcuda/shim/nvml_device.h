@@ -52,7 +52,7 @@ struct NvmlProcessV3 {
   const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(handle) -
                                 reinterpret_cast<std::uintptr_t>(nvml_devices.data());
   const bool ours = offset < sizeof nvml_devices && offset % sizeof(NvmlDevice) == 0;
-  return ours ? device_at(handle->index) : nullptr;
+  return ours ? node_device_at(handle->index) : nullptr;
 }
 
 template <class Number, class Value>
@@ -61,7 +61,7 @@ NvmlReturn give_number(const NvmlDevice* handle, Number* out, Value value) {
   if (device == nullptr || out == nullptr) {
     return kInvalidArgument;
   }
-  if (gpu_is_lost(device->index)) {
+  if (gpu_is_lost(device->node_index)) {
     return kGpuIsLost;
   }
   *out = static_cast<Number>(value(*device));
@@ -73,7 +73,7 @@ template <class Number>
 NvmlReturn give_planned(const NvmlDevice* handle, Number* out, const char* key,
                         std::uint64_t fallback) {
   return give_number(handle, out, [&](const SimulatedDevice& device) {
-    return gpu_value(device.index, key, fallback);
+    return gpu_value(device.node_index, key, fallback);
   });
 }
 

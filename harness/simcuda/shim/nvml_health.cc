@@ -69,7 +69,7 @@ int give_processes(NvmlDevice* handle, unsigned* count, Process* out) {
   if (count == nullptr || device == nullptr) {
     return kInvalidArgument;
   }
-  if (gpu_is_lost(device->index)) {
+  if (gpu_is_lost(device->node_index)) {
     return kGpuIsLost;
   }
   NvmlMemory memory{};
@@ -100,7 +100,7 @@ NVML_EXPORT int nvmlDeviceGetMemoryInfo(NvmlDevice* handle, NvmlMemory* memory) 
   if (device == nullptr || memory == nullptr) {
     return kInvalidArgument;
   }
-  if (gpu_is_lost(device->index)) {
+  if (gpu_is_lost(device->node_index)) {
     return kGpuIsLost;
   }
   if (device->core.config().host.is_one_pool) return kNotSupported;

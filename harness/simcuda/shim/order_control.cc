@@ -30,7 +30,7 @@ SimcuMissing to_missing(order::Missing missing) {
 extern "C" {
 
 SIMCU_API int simcu_order_begin(void) {
-  start_if_needed();
+  see_devices();
   for (int i = 0; i < device_count(); ++i) {
     const std::lock_guard lock(device_at(i)->mutex);
     device_at(i)->core.begin_order_check();

@@ -24,7 +24,7 @@ cudaError_t export_pool(void* handle, cudaMemPool_t pool, int type, std::uint64_
   }
   const int file = record_file("simcuda pool", sealed({.kind = SharedKind::Pool,
                                                        .pool = pool_number(*object),
-                                                       .device = object->device->index}));
+                                                       .device = object->device->node_index}));
   if (file < 0) return cudaErrorMemoryAllocation;
   std::memcpy(handle, &file, sizeof file);
   return cudaSuccess;

@@ -77,7 +77,8 @@ std::uint64_t memory_bytes(const Profile& profile, const DeviceSetup& setup) {
 
 SimulatedDevice::SimulatedDevice(DevicePlace place, const Profile& device_profile,
                                  const DeviceSetup& setup)
-    : index(place.index),
+    : node_index(place.index),
+      index(place.index),
       profile(of_setup(device_profile, setup)),
       contents(place, memory_bytes(device_profile, setup)),
       core(make_config(device_profile, contents, setup)),
@@ -86,6 +87,11 @@ SimulatedDevice::SimulatedDevice(DevicePlace place, const Profile& device_profil
       limits(device_profile.limits) {
   default_pool = new_pool(kDefaultPool);
   current_pool = default_pool;
+}
+
+void SimulatedDevice::set_index(int cuda_index) {
+  index = cuda_index;
+  default_pool->identity.location_id = cuda_index;
 }
 
 OwnNullStream::OwnNullStream()

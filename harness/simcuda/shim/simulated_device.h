@@ -81,7 +81,8 @@ class SimulatedDevice {
 
   // Held around every use of the members below.
   std::mutex mutex;
-  const int index;
+  const int node_index;  // among all GPUs of the node: NVML's number
+  int index = 0;         // CUDA's number, by CUDA_VISIBLE_DEVICES
   const Profile profile;
   MemoryContents contents;
   Device core;
@@ -100,6 +101,9 @@ class SimulatedDevice {
   std::map<std::pair<int, StreamId>, StreamId> guest_streams;
   // Captured streams that follow the legacy stream, which cannot be used meanwhile.
   std::atomic<std::uint32_t> blocking_capture_count = 0;
+
+  // Before the first call of CUDA that needs devices.
+  void set_index(int cuda_index);
 
   // The objects of new handles; null where a million are in use.
   [[nodiscard]] SimStream* new_stream(StreamId id);

@@ -7,7 +7,9 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "harness/core/device/runtime_select.h"
@@ -46,6 +48,20 @@ TEST_CASE("devices are told apart by their prefix") {
   CHECK(is_simulated("sim:h200"));
   CHECK_FALSE(is_simulated("cuda:0"));
   CHECK(runtime_environment("cuda:0").empty());
+}
+
+TEST_CASE("a simulated device is shown whichever GPUs of the machine are hidden") {
+  const auto shown = [] {
+    const auto changes = runtime_environment("sim:h200");
+    const auto found = std::ranges::find(changes, "CUDA_VISIBLE_DEVICES",
+                                         &std::pair<std::string, std::string>::first);
+    return found == changes.end() ? "unset" : found->second;
+  };
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  CHECK(shown() == "unset");
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  CHECK(shown().starts_with("0,1,2,"));
+  unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 TEST_CASE("an unknown suite names the nearest") {

@@ -56,9 +56,52 @@ void print_report() {
               static_cast<unsigned long long>(SIMCU(simcu_thread_clock)()->modelled_ns));
 }
 
+// The child of another kind: NVML's count of GPUs, asked before CUDA is told which to show, and the
+// buses of CUDA's devices in their order. A block of the last one says whose it is.
+void print_devices(const char* shown) {
+  void* const nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+  const auto start = reinterpret_cast<int (*)()>(dlsym(nvml, "nvmlInit_v2"));
+  const auto ask = reinterpret_cast<int (*)(unsigned*)>(dlsym(nvml, "nvmlDeviceGetCount_v2"));
+  const auto ask_version =
+      reinterpret_cast<int (*)(int*)>(dlsym(nvml, "nvmlSystemGetCudaDriverVersion_v2"));
+  unsigned node_count = 0;
+  int version = 0;
+  (void)start();
+  (void)ask(&node_count);
+  (void)ask_version(&version);
+  if (std::string(shown) != "unset") setenv("CUDA_VISIBLE_DEVICES", shown, 1);
+  int count = 0;
+  const char* const error = cudaGetErrorName(cudaGetDeviceCount(&count));
+  std::printf("%s nvml %u cuda %d", error, node_count, count);
+  for (int i = 0; i < count; ++i) {
+    std::array<char, 32> bus{};
+    (void)cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), i);
+    std::printf(" %s", bus.data());
+  }
+  if (count == 0) return;
+  void* block = nullptr;
+  cudaPointerAttributes attributes{};
+  (void)cudaSetDevice(count - 1);
+  (void)cudaMallocAsync(&block, 1, nullptr);
+  (void)cudaPointerGetAttributes(&attributes, block);
+  cudaMemPool_t pool = nullptr;
+  (void)cudaDeviceGetDefaultMemPool(&pool, count - 1);
+  cudaMemAccessFlags access{};
+  cudaMemLocation location{};
+  location.type = cudaMemLocationTypeDevice;
+  location.id = count - 1;
+  (void)cudaMemPoolGetAccess(&access, pool, &location);
+  std::printf(" last %d own %d", attributes.device,
+              access == cudaMemAccessFlagsProtReadWrite ? 1 : 0);
+}
+
 const bool reported = [] {
-  if (std::getenv(kReportMode) != nullptr) {
-    print_report();
+  if (const char* const mode = std::getenv(kReportMode); mode != nullptr) {
+    if (const char* const shown = std::getenv("SIMCUDA_ENVIRONMENT_TEST_SHOWN")) {
+      print_devices(shown);
+    } else {
+      print_report();
+    }
     std::fflush(stdout);
     std::_Exit(0);
   }
@@ -111,6 +154,43 @@ TEST_CASE("capacity and device count come from the environment") {
   CHECK(contains(report("SIMCUDA_DEVICES=2"), "peers 1 "));
   CHECK(contains(report("SIMCUDA_DEVICES=2 SIMCUDA_PEERS=0"), "peers 0 "));
   CHECK(contains(report("SIMCUDA_PEERS=maybe"), "SIMCUDA_PEERS: wanted 0 or 1, got 'maybe'"));
+}
+
+TEST_CASE("CUDA shows the devices that CUDA_VISIBLE_DEVICES names, and NVML all") {
+  const auto shown = [](const std::string& text) {
+    return report("SIMCUDA_DEVICES=3 SIMCUDA_ENVIRONMENT_TEST_SHOWN='" + text + "'");
+  };
+  const std::string first = "0000:06:00.0";
+  const std::string second = "0000:07:00.0";
+  const std::string third = "0000:08:00.0";
+  const std::string none = "cudaErrorNoDevice nvml 3 cuda 0";
+  const auto seen = [](int count, const std::string& buses) {
+    return "cudaSuccess nvml 3 cuda " + std::to_string(count) + " " + buses + " last " +
+           std::to_string(count - 1) + " own 1";
+  };
+  CHECK(shown("unset") == seen(3, first + " " + second + " " + third));
+  CHECK(shown("2,1") == seen(2, third + " " + second));
+  CHECK(shown(" +1,2nd") == seen(2, second + " " + third));
+  // What follows an entry that is no GPU is not looked at.
+  CHECK(shown("0,2,-1,1") == seen(2, first + " " + third));
+  CHECK(shown("0,3,0") == seen(1, first));
+  CHECK(shown("1,,0") == seen(1, second));
+  CHECK(shown("1,GPU-73696d63-7564-6100-0000-000000000000") == seen(1, second));
+  CHECK(shown("99999999999999999999999") == none);
+  CHECK(shown("") == none);
+  CHECK(shown("-1") == none);
+  CHECK(shown("MIG-0") == none);
+  CHECK(shown("NoDevFiles") == none);
+  CHECK(shown("0,1,0") == none);
+  // All but the last digit is the same in these UUIDs.
+  const std::string uuid = "GPU-73696d63-7564-6100-0000-00000000000";
+  CHECK(shown(uuid + "2," + uuid + "0") == seen(2, third + " " + first));
+  CHECK(shown(uuid + "2," + uuid) == seen(1, third));
+  CHECK(shown(uuid + "2,0") == seen(1, third));
+  CHECK(shown(uuid + "1," + uuid + "1") == none);
+  CHECK(shown(uuid) == none);
+  CHECK(report("SIMCUDA_ENVIRONMENT_TEST_SHOWN=GPU-7") ==
+        "cudaSuccess nvml 1 cuda 1 " + first + " last 0 own 1");
 }
 
 TEST_CASE("the same calls take the same modelled time in every process") {
