@@ -66,6 +66,7 @@ utility string vector memory optional map set functional span: exchange forward 
 utility: index_sequence make_index_sequence
 utility map unordered_map: pair
 utility optional: in_place
+variant: get_if holds_alternative monostate variant
 """.strip().splitlines()]
 # Names that several headers each declare for what they hold; they come with it.
 WITH_CONTAINERS = {"begin", "distance", "empty", "end", "erase", "erase_if", "get", "next", "prev", "size"}

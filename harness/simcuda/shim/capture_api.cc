@@ -48,8 +48,13 @@ cudaError_t api_end_capture(ThreadState& thread, cudaStream_t stream, cudaGraph_
   const StreamRef ref = find_stream(thread, stream);
   if (ref.device == nullptr) return cudaErrorInvalidResourceHandle;
   thread.charge(CostId::GetDevice);
-  const std::lock_guard lock(graph_mutex());
-  return end_capture(thread, ref, graph);
+  cudaError_t error = cudaSuccess;
+  {
+    const std::lock_guard lock(graph_mutex());
+    error = end_capture(thread, ref, graph);
+  }
+  run_destructors();
+  return error;
 }
 
 cudaError_t api_capture_info(ThreadState& thread, cudaStream_t stream, CaptureAnswer answer) {

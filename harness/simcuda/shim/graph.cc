@@ -72,6 +72,8 @@ SimGraph* new_graph() {
 SimGraphNode* add_node(SimGraph& graph, std::vector<SimGraphNode*> dependencies, NodeWork work) {
   SimGraphNode* const node = nodes().add();
   if (node == nullptr) return nullptr;
+  static std::uint64_t next_number = 1;
+  node->number = next_number++;
   node->graph = &graph;
   node->dependencies = std::move(dependencies);
   node->work = std::make_shared<const NodeWork>(std::move(work));
@@ -87,6 +89,8 @@ SimGraphExec* new_exec(std::shared_ptr<const GraphPlan> plan) {
 
 void destroy_graph(SimGraph& graph) {
   for (SimGraphNode* const node : graph.nodes) nodes().give_back(*node);
+  for (SimGraph* const child : graph.moved_children) destroy_graph(*child);
+  release_all(graph.user_objects);
   if (graph.arena != 0) {
     const std::lock_guard lock(graph.device->mutex);
     graph.device->core.graph_memory().let_go(graph.arena);
@@ -94,7 +98,10 @@ void destroy_graph(SimGraph& graph) {
   graphs().give_back(graph);
 }
 
-void recycle_exec(SimGraphExec& exec) { execs().give_back(exec); }
+void recycle_exec(SimGraphExec& exec) {
+  release_all(exec.user_objects);
+  execs().give_back(exec);
+}
 
 std::unordered_set<const SimGraphNode*> with_ancestors(
     const std::vector<SimGraphNode*>& first_nodes) {
@@ -154,7 +161,7 @@ GraphAllocationResult add_free(SimGraph& graph, SimulatedDevice& device,
   return {.node = node, .address = address};
 }
 
-std::shared_ptr<const GraphPlan> make_plan(const SimGraph& graph) {
+std::shared_ptr<GraphPlan> make_plan(const SimGraph& graph) {
   auto plan = std::make_shared<GraphPlan>();
   plan->device = graph.device;
   plan->arena = graph.arena;
@@ -172,7 +179,7 @@ std::shared_ptr<const GraphPlan> make_plan(const SimGraph& graph) {
           std::all_of(node->dependencies.begin(), node->dependencies.end(),
                       [&](const SimGraphNode* before) { return index_of.contains(before); });
       if (!is_ready) continue;
-      PlannedNode planned{.work = node->work, .dependencies = {}};
+      PlannedNode planned{.number = node->number, .work = node->work, .dependencies = {}};
       for (const SimGraphNode* const before : node->dependencies) {
         planned.dependencies.push_back(index_of.at(before));
       }

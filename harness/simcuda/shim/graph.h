@@ -12,10 +12,12 @@
 #include <mutex>
 #include <string>
 #include <unordered_set>
+#include <variant>
 #include <vector>
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/simulated_device.h"
+#include "harness/simcuda/shim/user_objects.h"
 
 namespace simcuda {
 
@@ -30,7 +32,7 @@ enum class NodeKind : std::uint8_t {
   RecordEvent,
   Allocate,
   Free,
-  Child,  // a graph that was launched in the capture
+  Child,  // a graph: launched in the capture, or added as a node
 };
 
 // What came of a piece of work whose effect on memory has just happened.
@@ -38,6 +40,9 @@ struct NodeRun {
   cudaError_t error = cudaSuccess;
   std::uint64_t duration_ns = 0;
 };
+
+// What a program asks back of a copy or a fill.
+using NodeParameters = std::variant<std::monostate, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS>;
 
 // What a node does at each launch.
 struct NodeWork {
@@ -51,6 +56,7 @@ struct NodeWork {
   EventId event_id = 0;  // tells the event from a later one in its place
   Range block = {};      // Allocate: where; Free: lo is what
   std::shared_ptr<const GraphPlan> child = {};
+  NodeParameters parameters = {};
 };
 
 // What a node would do, or the error of asking for that.
@@ -64,6 +70,7 @@ struct SimGraph;
 // Behind cudaGraphNode_t.
 struct SimGraphNode {
   bool live = false;
+  std::uint64_t number = 0;  // of all nodes ever made; tells it in plans
   SimGraph* graph = nullptr;
   std::vector<SimGraphNode*> dependencies;
   std::shared_ptr<const NodeWork> work;
@@ -84,15 +91,19 @@ struct Instances {
 struct SimGraph {
   bool live = false;
   bool is_captured_into = false;
+  bool is_moved = false;              // it belongs to a graph whose node it is
   SimulatedDevice* device = nullptr;  // of its work; null as long as there is none
   ArenaId arena = 0;                  // 0: it allocates nothing
   std::vector<SimGraphNode*> nodes;
   std::vector<GraphAllocation> allocations;
   bool has_memory_nodes = false;
   std::shared_ptr<Instances> instances;
+  UserReferences user_objects;
+  std::vector<SimGraph*> moved_children;  // end with the graph
 };
 
 struct PlannedNode {
+  std::uint64_t number = 0;  // the node's
   std::shared_ptr<const NodeWork> work;
   std::vector<std::uint32_t> dependencies;  // indices of earlier nodes
 };
@@ -112,6 +123,7 @@ struct SimGraphExec {
   std::uint64_t flags = 0;
   std::shared_ptr<const GraphPlan> plan;
   std::shared_ptr<Instances> instances;
+  UserReferences user_objects;  // of the graph, when it was instantiated
   SimulatedDevice* last_device = nullptr;
   EventId last_end = 0;  // recorded behind the last launch; 0: none yet
 };
@@ -132,6 +144,7 @@ template <class Handle, class Object>
 [[nodiscard]] SimGraphNode* add_node(SimGraph& graph, std::vector<SimGraphNode*> dependencies,
                                      NodeWork work);
 [[nodiscard]] SimGraphExec* new_exec(std::shared_ptr<const GraphPlan> plan);
+// Whoever calls these calls run_destructors() once graph_mutex() is free.
 void destroy_graph(SimGraph& graph);
 void recycle_exec(SimGraphExec& exec);
 
@@ -153,7 +166,7 @@ struct GraphAllocationResult {
                                              std::uint64_t address);
 
 // Null where the dependencies go round in a circle.
-[[nodiscard]] std::shared_ptr<const GraphPlan> make_plan(const SimGraph& graph);
+[[nodiscard]] std::shared_ptr<GraphPlan> make_plan(const SimGraph& graph);
 
 // Carries the executable graph out on a stream, which is not captured. Without graph_mutex().
 [[nodiscard]] cudaError_t launch_graph(ThreadState& thread, cudaGraphExec_t exec, StreamRef ref);

@@ -68,6 +68,17 @@ struct NodePlace {
 // A kernel, copy, fill or host function on the calling thread's device. NotSupported where the
 // graph's work is another device's.
 [[nodiscard]] cudaError_t api_add_work_node(ThreadState& thread, NodePlace place, MadeWork made);
+// Other work of the same kind.
+[[nodiscard]] cudaError_t api_set_node_work(ThreadState& thread, cudaGraphNode_t node,
+                                            MadeWork made);
+// What a node of that type does; null where the node is of another.
+[[nodiscard]] std::shared_ptr<const NodeWork> api_node_work(cudaGraphNode_t node,
+                                                            cudaGraphNodeType type);
+// A graph as a node, as it is now: no later call on it changes the node. InvalidValue where it has
+// a circle; check_child() says what else is refused.
+[[nodiscard]] MadeWork child_work(ThreadState& thread, cudaGraph_t child);
+// The child ends with the parent, and not by itself.
+void own_child(cudaGraph_t parent, cudaGraph_t child);
 [[nodiscard]] cudaError_t api_add_allocation_node(ThreadState& thread, NodePlace place,
                                                   cudaMemAllocNodeParams* parameters);
 [[nodiscard]] cudaError_t api_add_free_node(ThreadState& thread, NodePlace place,
@@ -78,6 +89,9 @@ struct NodePlace {
                                         std::uint64_t* address);
 
 // ---- executable graphs
+// A child has no memory nodes, is of the parent's device, and has at most 10000 nodes.
+[[nodiscard]] cudaError_t check_child(ThreadState& thread, const GraphPlan& plan,
+                                      const SimulatedDevice* device);
 [[nodiscard]] cudaError_t api_instantiate(ThreadState& thread, cudaGraphExec_t* exec,
                                           cudaGraph_t graph, unsigned long long flags);
 [[nodiscard]] cudaError_t api_instantiate_with(ThreadState& thread, cudaGraphExec_t* exec,
@@ -88,6 +102,10 @@ struct NodePlace {
                                          unsigned long long* flags);
 [[nodiscard]] cudaError_t api_exec_update(ThreadState& thread, cudaGraphExec_t exec,
                                           cudaGraph_t graph, cudaGraphExecUpdateResultInfo* result);
+// The same as api_set_node_work() in what was instantiated from the node's graph, which stays as it
+// is. InvalidValue where CUDA's manual does not let the new work follow the old.
+[[nodiscard]] cudaError_t api_exec_set_work(ThreadState& thread, cudaGraphExec_t exec,
+                                            cudaGraphNode_t node, MadeWork made);
 [[nodiscard]] cudaError_t api_launch(ThreadState& thread, cudaGraphExec_t exec,
                                      cudaStream_t stream);
 [[nodiscard]] cudaError_t api_upload(ThreadState& thread, cudaGraphExec_t exec,

@@ -4,6 +4,7 @@
 
 #include "harness/simcuda/shim/graph_api.h"
 #include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/memory_copy.h"
 
 namespace simcuda {
 namespace {
@@ -33,6 +34,8 @@ cudaError_t instantiate(ThreadState& thread, cudaGraphExec_t* exec, cudaGraph_t 
   if (made == nullptr) return cudaErrorMemoryAllocation;
   made->flags = flags;
   made->instances = found->instances;
+  made->user_objects = found->user_objects;
+  retain_all(made->user_objects);
   ++made->instances->count;
   if (found->arena != 0) {
     const std::lock_guard lock(found->device->mutex);
@@ -57,6 +60,49 @@ cudaGraphExecUpdateResult compare(const GraphPlan& old_plan, const GraphPlan& ne
     if (before.work->type != after.work->type) return cudaGraphExecUpdateErrorNodeTypeChanged;
   }
   return cudaGraphExecUpdateSuccess;
+}
+
+// The work of the node of that number, also where it is a child's; null where there is none.
+const NodeWork* find_work(const GraphPlan& plan, std::uint64_t number) {
+  for (const PlannedNode& node : plan.nodes) {
+    if (node.number == number) return node.work.get();
+    if (node.work->child == nullptr) continue;
+    if (const NodeWork* const found = find_work(*node.work->child, number)) return found;
+  }
+  return nullptr;
+}
+
+// The plan with other work of that node.
+std::shared_ptr<const GraphPlan> with_work(const GraphPlan& plan, std::uint64_t number,
+                                           const std::shared_ptr<const NodeWork>& work) {
+  auto changed = std::make_shared<GraphPlan>(plan);
+  for (PlannedNode& node : changed->nodes) {
+    if (node.number == number) {
+      node.work = work;
+    } else if (node.work->child != nullptr && find_work(*node.work->child, number) != nullptr) {
+      NodeWork parent = *node.work;
+      parent.child = with_work(*parent.child, number, work);
+      node.work = std::make_shared<const NodeWork>(std::move(parent));
+    }
+  }
+  return changed;
+}
+
+// By CUDA's manual only rows change, on the devices where they were, and children keep their shape.
+bool may_follow(const NodeWork& before, const NodeWork& after) {
+  if (after.child != nullptr) {
+    return compare(*before.child, *after.child) == cudaGraphExecUpdateSuccess;
+  }
+  if (const auto* const copy = std::get_if<CUDA_MEMCPY3D>(&after.parameters)) {
+    const auto& old = std::get<CUDA_MEMCPY3D>(before.parameters);
+    return is_row(old) && is_row(*copy) && has_same_places(old, *copy);
+  }
+  if (const auto* const fill = std::get_if<CUDA_MEMSET_NODE_PARAMS>(&after.parameters)) {
+    const auto& old = std::get<CUDA_MEMSET_NODE_PARAMS>(before.parameters);
+    return old.height <= 1 && fill->height <= 1 &&
+           device_of_address(old.dst) == device_of_address(fill->dst);
+  }
+  return true;
 }
 
 std::uint64_t attribute_of(const GraphUsage& usage, int attribute) {
@@ -102,8 +148,10 @@ cudaError_t api_instantiate_with(ThreadState& thread, cudaGraphExec_t* exec, cud
   return error;
 }
 
-cudaError_t api_exec_destroy(ThreadState& /*thread*/, cudaGraphExec_t exec) {
-  const std::lock_guard lock(graph_mutex());
+namespace {
+
+// With graph_mutex().
+cudaError_t destroy_exec(cudaGraphExec_t exec) {
   SimGraphExec* const found = resolve_exec(exec);
   if (found == nullptr) return cudaErrorInvalidValue;
   --found->instances->count;
@@ -118,6 +166,18 @@ cudaError_t api_exec_destroy(ThreadState& /*thread*/, cudaGraphExec_t exec) {
   }
   recycle_exec(*found);
   return cudaSuccess;
+}
+
+}  // namespace
+
+cudaError_t api_exec_destroy(ThreadState& /*thread*/, cudaGraphExec_t exec) {
+  cudaError_t error = cudaSuccess;
+  {
+    const std::lock_guard lock(graph_mutex());
+    error = destroy_exec(exec);
+  }
+  run_destructors();
+  return error;
 }
 
 cudaError_t api_exec_flags(ThreadState& /*thread*/, cudaGraphExec_t exec,
@@ -135,11 +195,35 @@ cudaError_t api_exec_update(ThreadState& /*thread*/, cudaGraphExec_t exec, cudaG
   SimGraphExec* const found = resolve_exec(exec);
   const SimGraph* const source = resolve_graph(graph);
   if (found == nullptr || source == nullptr || result == nullptr) return cudaErrorInvalidValue;
-  std::shared_ptr<const GraphPlan> plan = make_plan(*source);
+  const std::shared_ptr<GraphPlan> plan = make_plan(*source);
   *result = {};
   result->result = plan == nullptr ? cudaGraphExecUpdateError : compare(*found->plan, *plan);
   if (result->result != cudaGraphExecUpdateSuccess) return cudaErrorGraphExecUpdateFailure;
-  found->plan = std::move(plan);
+  // Programs go on to name the nodes of the graph that was instantiated.
+  for (std::size_t i = 0; i < plan->nodes.size(); ++i) {
+    plan->nodes[i].number = found->plan->nodes[i].number;
+  }
+  found->plan = plan;
+  return cudaSuccess;
+}
+
+cudaError_t api_exec_set_work(ThreadState& thread, cudaGraphExec_t exec, cudaGraphNode_t node,
+                              MadeWork made) {
+  const std::lock_guard lock(graph_mutex());
+  SimGraphExec* const found = resolve_exec(exec);
+  const SimGraphNode* const named = resolve_node(node);
+  if (found == nullptr || named == nullptr) return cudaErrorInvalidValue;
+  if (made.error != cudaSuccess) return made.error;
+  const NodeWork* const before = find_work(*found->plan, named->number);
+  if (before == nullptr || before->type != made.work.type || !may_follow(*before, made.work)) {
+    return cudaErrorInvalidValue;
+  }
+  if (found->plan->device != current_device(thread)) {
+    return explain(thread, cudaErrorNotSupported,
+                   "simcuda: a graph's node is changed on another device than it was made for");
+  }
+  found->plan = with_work(*found->plan, named->number,
+                          std::make_shared<const NodeWork>(std::move(made.work)));
   return cudaSuccess;
 }
 

@@ -212,6 +212,17 @@ bool is_elsewhere(const GraphPlan& plan, const SimulatedDevice& device) {
 
 }  // namespace
 
+cudaError_t check_child(ThreadState& thread, const GraphPlan& plan, const SimulatedDevice* device) {
+  if (plan.has_memory_nodes || device == nullptr || is_elsewhere(plan, *device)) {
+    return explain(thread, cudaErrorNotSupported,
+                   "simcuda: a graph with memory nodes, or of another device, is no child");
+  }
+  if (count_nodes(plan, kChildNodesMax) > kChildNodesMax) {
+    return explain(thread, cudaErrorNotSupported, "simcuda: a child has at most 10000 nodes");
+  }
+  return cudaSuccess;
+}
+
 cudaError_t launch_graph(ThreadState& thread, cudaGraphExec_t exec, StreamRef ref) {
   SimulatedDevice& device = *ref.device;
   const Launchable what = find_launchable(exec, device);
@@ -240,12 +251,9 @@ cudaError_t api_launch(ThreadState& thread, cudaGraphExec_t exec, cudaStream_t s
   if (ref.captured) [[unlikely]] {
     const Launchable what = find_launchable(exec, *ref.device);
     if (what.plan == nullptr) return cudaErrorInvalidValue;
-    if (what.plan->has_memory_nodes || is_elsewhere(*what.plan, *ref.device)) {
-      return explain(thread, cudaErrorNotSupported,
-                     "simcuda: a graph with memory nodes, or of another device, is no child");
-    }
-    if (count_nodes(*what.plan, kChildNodesMax) > kChildNodesMax) {
-      return explain(thread, cudaErrorNotSupported, "simcuda: a child has at most 10000 nodes");
+    if (const cudaError_t error = check_child(thread, *what.plan, ref.device);
+        error != cudaSuccess) {
+      return error;
     }
     if (const Captured captured = capture_work(
             ref, {.kind = NodeKind::Child, .type = cudaGraphNodeTypeGraph, .child = what.plan})) {

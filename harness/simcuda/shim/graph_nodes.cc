@@ -92,10 +92,15 @@ cudaError_t api_graph_create(ThreadState& /*thread*/, cudaGraph_t* graph, unsign
 }
 
 cudaError_t api_graph_destroy(ThreadState& /*thread*/, cudaGraph_t graph) {
-  const std::lock_guard lock(graph_mutex());
-  SimGraph* const found = resolve_graph(graph);
-  if (found == nullptr || found->is_captured_into) return cudaErrorInvalidValue;
-  destroy_graph(*found);
+  {
+    const std::lock_guard lock(graph_mutex());
+    SimGraph* const found = resolve_graph(graph);
+    if (found == nullptr || found->is_captured_into || found->is_moved) {
+      return cudaErrorInvalidValue;
+    }
+    destroy_graph(*found);
+  }
+  run_destructors();
   return cudaSuccess;
 }
 
@@ -107,6 +112,8 @@ cudaError_t api_graph_clone(ThreadState& /*thread*/, cudaGraph_t* clone, cudaGra
   SimGraph* const made = new_graph();
   if (made == nullptr) return cudaErrorMemoryAllocation;
   made->device = from->device;
+  made->user_objects = from->user_objects;
+  retain_all(made->user_objects);
   std::unordered_map<const SimGraphNode*, SimGraphNode*> copies;
   for (const SimGraphNode* const node : from->nodes) {
     SimGraphNode* const copy = add_node(*made, {}, *node->work);
@@ -245,6 +252,49 @@ cudaError_t api_add_work_node(ThreadState& thread, NodePlace place, MadeWork mad
   if (node == nullptr) return cudaErrorMemoryAllocation;
   *place.node = handle_of<cudaGraphNode_t>(node);
   return cudaSuccess;
+}
+
+MadeWork child_work(ThreadState& thread, cudaGraph_t child) {
+  const std::lock_guard lock(graph_mutex());
+  const SimGraph* const found = resolve_graph(child);
+  if (found == nullptr) return {cudaErrorInvalidValue};
+  std::shared_ptr<const GraphPlan> plan = make_plan(*found);
+  if (plan == nullptr) return {cudaErrorInvalidValue};
+  if (const cudaError_t error = check_child(thread, *plan, current_device(thread));
+      error != cudaSuccess) {
+    return {error};
+  }
+  return {
+      .work = {.kind = NodeKind::Child, .type = cudaGraphNodeTypeGraph, .child = std::move(plan)}};
+}
+
+void own_child(cudaGraph_t parent, cudaGraph_t child) {
+  const std::lock_guard lock(graph_mutex());
+  SimGraph* const owner = resolve_graph(parent);
+  SimGraph* const found = resolve_graph(child);
+  if (owner == nullptr || found == nullptr || found == owner || found->is_moved) return;
+  found->is_moved = true;
+  owner->moved_children.push_back(found);
+}
+
+cudaError_t api_set_node_work(ThreadState& thread, cudaGraphNode_t node, MadeWork made) {
+  const std::lock_guard lock(graph_mutex());
+  SimGraphNode* const found = resolve_node(node);
+  SimulatedDevice* const device = current_device(thread);
+  if (device == nullptr) return cudaErrorNoDevice;
+  if (found == nullptr) return cudaErrorInvalidValue;
+  if (made.error != cudaSuccess) return made.error;
+  if (found->work->type != made.work.type) return cudaErrorInvalidValue;
+  if (const cudaError_t error = check_device(thread, *found->graph, *device); error != cudaSuccess)
+    return error;
+  found->work = std::make_shared<const NodeWork>(std::move(made.work));
+  return cudaSuccess;
+}
+
+std::shared_ptr<const NodeWork> api_node_work(cudaGraphNode_t node, cudaGraphNodeType type) {
+  const std::lock_guard lock(graph_mutex());
+  const SimGraphNode* const found = resolve_node(node);
+  return found == nullptr || found->work->type != type ? nullptr : found->work;
 }
 
 cudaError_t api_add_allocation_node(ThreadState& thread, NodePlace place,

@@ -25,6 +25,44 @@ cudaError_t missing_memory(ThreadState& thread) {
                  "a node of the graph uses memory that is not allocated at its launch");
 }
 
+// How the driver's structures say it.
+CUDA_MEMCPY3D told_copy(void* to, const void* from, const CopyShape& shape) {
+  CUDA_MEMCPY3D told{};
+  if (device_of_address(number(from)) == nullptr) {
+    told.srcMemoryType = CU_MEMORYTYPE_HOST;
+    told.srcHost = from;
+  } else {
+    told.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    told.srcDevice = number(from);
+  }
+  if (device_of_address(number(to)) == nullptr) {
+    told.dstMemoryType = CU_MEMORYTYPE_HOST;
+    told.dstHost = to;
+  } else {
+    told.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    told.dstDevice = number(to);
+  }
+  told.srcPitch = shape.from_pitch_bytes;
+  told.dstPitch = shape.to_pitch_bytes;
+  told.srcHeight = shape.row_count;
+  told.dstHeight = shape.row_count;
+  told.WidthInBytes = shape.width_bytes;
+  told.Height = shape.row_count;
+  told.Depth = 1;
+  return told;
+}
+
+CUDA_MEMSET_NODE_PARAMS told_fill(const void* pointer, FillValue value, const CopyShape& shape) {
+  CUDA_MEMSET_NODE_PARAMS told{};
+  told.dst = number(pointer);
+  told.pitch = shape.to_pitch_bytes;
+  told.value = value.value;
+  told.elementSize = static_cast<unsigned>(value.element_bytes);
+  told.width = shape.width_bytes / value.element_bytes;
+  told.height = shape.row_count;
+  return told;
+}
+
 Captured capture_made(const StreamRef& ref, MadeWork made) {
   return made.error != cudaSuccess ? Captured(made.error) : capture_work(ref, std::move(made.work));
 }
@@ -51,7 +89,10 @@ MadeWork copy_work(void* to_pointer, const void* from_pointer, CopyShape shape,
     move_bytes(to, from, shape);
     return {.duration_ns = copy_ns(to, from, shape.width_bytes * shape.row_count)};
   };
-  return {.work = {.kind = NodeKind::Work, .type = cudaGraphNodeTypeMemcpy, .run = run}};
+  return {.work = {.kind = NodeKind::Work,
+                   .type = cudaGraphNodeTypeMemcpy,
+                   .run = run,
+                   .parameters = told_copy(to_pointer, from_pointer, shape)}};
 }
 
 cudaError_t copy_memory(ThreadState& thread, void* to_pointer, const void* from_pointer,
@@ -116,7 +157,10 @@ MadeWork fill_work(void* pointer, FillValue value, CopyShape shape) {
     return {.duration_ns =
                 median_cost(CostId::MemsetOnDevice, shape.width_bytes * shape.row_count)};
   };
-  return {.work = {.kind = NodeKind::Work, .type = cudaGraphNodeTypeMemset, .run = run}};
+  return {.work = {.kind = NodeKind::Work,
+                   .type = cudaGraphNodeTypeMemset,
+                   .run = run,
+                   .parameters = told_fill(pointer, value, shape)}};
 }
 
 cudaError_t fill_memory(ThreadState& thread, void* pointer, FillValue value, CopyShape shape,

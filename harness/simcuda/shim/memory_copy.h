@@ -14,6 +14,8 @@ enum class Wait : std::uint8_t { ForCopy, No };
                                       Wait wait);
 // The same as what a node of a graph does.
 [[nodiscard]] MadeWork copy_work(void* to, const void* from, CopyShape shape, cudaMemcpyKind kind);
+// InvalidValue where it copies nothing; NotSupported where it concerns arrays.
+[[nodiscard]] MadeWork copy_work(ThreadState& thread, const CUDA_MEMCPY3D& what);
 [[nodiscard]] MadeWork fill_work(void* pointer, FillValue value, CopyShape shape);
 [[nodiscard]] cudaError_t fill_memory(ThreadState& thread, void* pointer, FillValue value,
                                       CopyShape shape, cudaStream_t stream);
@@ -23,6 +25,13 @@ enum class Wait : std::uint8_t { ForCopy, No };
 [[nodiscard]] cudaError_t copy_between_in_stream(ThreadState& thread, void* to, int to_device,
                                                  const void* from, int from_device,
                                                  std::size_t size_bytes, cudaStream_t stream);
+
+// Slices of rows; NotSupported where it concerns arrays.
+[[nodiscard]] cudaError_t copy_box(ThreadState& thread, const CUDA_MEMCPY3D* what,
+                                   cudaStream_t stream, Wait wait);
+// Whether it is one row, and whether both read and write the same devices or the host.
+[[nodiscard]] bool is_row(const CUDA_MEMCPY3D& what);
+[[nodiscard]] bool has_same_places(const CUDA_MEMCPY3D& one, const CUDA_MEMCPY3D& other);
 
 // One row.
 [[nodiscard]] inline CopyShape line(std::size_t size_bytes) {

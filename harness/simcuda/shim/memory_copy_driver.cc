@@ -1,5 +1,11 @@
 // The driver's copies and fills. In: what programs pass; stream 0 is as for the runtime. Out: what
 // memory_copy.h answers. Copies that concern arrays are not among them.
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "harness/simcuda/shim/contexts.h"
 #include "harness/simcuda/shim/memory_copy.h"
 #include "harness/simcuda/shim/twins.h"
@@ -57,28 +63,36 @@ cudaError_t copy_2d(ThreadState& thread, const CUDA_MEMCPY2D* what, cudaStream_t
                      direction(to, from), stream, wait);
 }
 
-cudaError_t copy_3d(ThreadState& thread, const CUDA_MEMCPY3D* what, cudaStream_t stream,
-                    Wait wait) {
-  if (what == nullptr) return cudaErrorInvalidValue;
-  Side to = side_of(what->dstMemoryType, what->dstHost, what->dstDevice);
-  Side from = side_of(what->srcMemoryType, what->srcHost, what->srcDevice);
-  if (!to.is_known || !from.is_known) return refuse_arrays(thread);
-  const CopyShape shape{.to_pitch_bytes = pitch_of(what->dstPitch, what->WidthInBytes),
-                        .from_pitch_bytes = pitch_of(what->srcPitch, what->WidthInBytes),
-                        .width_bytes = what->WidthInBytes,
-                        .row_count = what->Height};
-  const std::size_t to_rows = what->dstHeight == 0 ? what->Height : what->dstHeight;
-  const std::size_t from_rows = what->srcHeight == 0 ? what->Height : what->srcHeight;
-  for (std::size_t z = 0; z < what->Depth; ++z) {
-    const std::size_t to_row = (what->dstZ + z) * to_rows + what->dstY;
-    const std::size_t from_row = (what->srcZ + z) * from_rows + what->srcY;
-    const cudaError_t error =
-        copy_memory(thread, to.address + to_row * shape.to_pitch_bytes + what->dstXInBytes,
-                    from.address + from_row * shape.from_pitch_bytes + what->srcXInBytes, shape,
-                    direction(to, from), stream, wait);
-    if (error != cudaSuccess) return error;
-  }
-  return cudaSuccess;
+// Slices that follow each other at equal distances.
+struct Box {
+  unsigned char* to = nullptr;
+  const unsigned char* from = nullptr;
+  CopyShape shape;
+  std::size_t to_slice_bytes = 0;
+  std::size_t from_slice_bytes = 0;
+  cudaMemcpyKind kind = cudaMemcpyDefault;
+};
+
+// Empty where it concerns arrays.
+std::optional<Box> box_of(const CUDA_MEMCPY3D& what) {
+  const Side to = side_of(what.dstMemoryType, what.dstHost, what.dstDevice);
+  const Side from = side_of(what.srcMemoryType, what.srcHost, what.srcDevice);
+  if (!to.is_known || !from.is_known) return std::nullopt;
+  const std::size_t to_pitch_bytes = pitch_of(what.dstPitch, what.WidthInBytes);
+  const std::size_t from_pitch_bytes = pitch_of(what.srcPitch, what.WidthInBytes);
+  const std::size_t to_rows = what.dstHeight == 0 ? what.Height : what.dstHeight;
+  const std::size_t from_rows = what.srcHeight == 0 ? what.Height : what.srcHeight;
+  return Box{
+      .to = to.address + (what.dstZ * to_rows + what.dstY) * to_pitch_bytes + what.dstXInBytes,
+      .from =
+          from.address + (what.srcZ * from_rows + what.srcY) * from_pitch_bytes + what.srcXInBytes,
+      .shape = {.to_pitch_bytes = to_pitch_bytes,
+                .from_pitch_bytes = from_pitch_bytes,
+                .width_bytes = what.WidthInBytes,
+                .row_count = what.Height},
+      .to_slice_bytes = to_rows * to_pitch_bytes,
+      .from_slice_bytes = from_rows * from_pitch_bytes,
+      .kind = direction(to, from)};
 }
 
 // Driver copies name the devices by contexts.
@@ -103,6 +117,60 @@ cudaError_t fill_rows(ThreadState& thread, CUdeviceptr address, FillValue value,
 }
 
 }  // namespace
+
+cudaError_t copy_box(ThreadState& thread, const CUDA_MEMCPY3D* what, cudaStream_t stream,
+                     Wait wait) {
+  if (what == nullptr) return cudaErrorInvalidValue;
+  const std::optional<Box> box = box_of(*what);
+  if (!box) return refuse_arrays(thread);
+  for (std::size_t z = 0; z < what->Depth; ++z) {
+    const cudaError_t error =
+        copy_memory(thread, box->to + z * box->to_slice_bytes,
+                    box->from + z * box->from_slice_bytes, box->shape, box->kind, stream, wait);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+MadeWork copy_work(ThreadState& thread, const CUDA_MEMCPY3D& what) {
+  const std::optional<Box> box = box_of(what);
+  if (!box) return {refuse_arrays(thread)};
+  const CopyShape& shape = box->shape;
+  if (box->to == nullptr || box->from == nullptr || shape.width_bytes == 0 ||
+      shape.row_count == 0 || what.Depth == 0 || shape.to_pitch_bytes < shape.width_bytes ||
+      shape.from_pitch_bytes < shape.width_bytes) {
+    return {cudaErrorInvalidValue};
+  }
+  MadeWork made;
+  std::vector<std::function<NodeRun()>> slices;
+  for (std::size_t z = 0; z < what.Depth; ++z) {
+    made = copy_work(box->to + z * box->to_slice_bytes, box->from + z * box->from_slice_bytes,
+                     shape, box->kind);
+    if (made.error != cudaSuccess) return made;
+    slices.push_back(std::move(made.work.run));
+  }
+  made.work.parameters = what;
+  made.work.run = [slices = std::move(slices)] {
+    NodeRun all;
+    for (const std::function<NodeRun()>& slice : slices) {
+      const NodeRun one = slice();
+      if (one.error != cudaSuccess) return one;
+      all.duration_ns += one.duration_ns;
+    }
+    return all;
+  };
+  return made;
+}
+
+bool is_row(const CUDA_MEMCPY3D& what) { return what.Height <= 1 && what.Depth <= 1; }
+
+bool has_same_places(const CUDA_MEMCPY3D& one, const CUDA_MEMCPY3D& other) {
+  const std::optional<Box> left = box_of(one);
+  const std::optional<Box> right = box_of(other);
+  return left && right &&
+         device_of_address(number(left->to)) == device_of_address(number(right->to)) &&
+         device_of_address(number(left->from)) == device_of_address(number(right->from));
+}
 
 // ---- copies
 
@@ -161,9 +229,9 @@ SIMCUDA_DRIVER(cuMemcpy2DUnaligned, (const CUDA_MEMCPY2D* what), (number(what)),
 SIMCUDA_DRIVER(cuMemcpy2DAsync, (const CUDA_MEMCPY2D* what, CUstream stream),
                (number(what), number(stream)), copy_2d(thread, what, stream, Wait::No))
 SIMCUDA_DRIVER(cuMemcpy3D, (const CUDA_MEMCPY3D* what), (number(what)),
-               copy_3d(thread, what, nullptr, Wait::ForCopy))
+               copy_box(thread, what, nullptr, Wait::ForCopy))
 SIMCUDA_DRIVER(cuMemcpy3DAsync, (const CUDA_MEMCPY3D* what, CUstream stream),
-               (number(what), number(stream)), copy_3d(thread, what, stream, Wait::No))
+               (number(what), number(stream)), copy_box(thread, what, stream, Wait::No))
 
 // ---- fills: `count` elements, or rows of them
 

@@ -20,6 +20,7 @@ namespace {
 
 constexpr unsigned kForeignProcessId = 4242;
 constexpr unsigned kPcieLanes = 16;
+constexpr unsigned kPcieGeneration = 5;
 constexpr unsigned long long kXidEvent = 8;  // nvmlEventTypeXidCriticalError
 constexpr int kUncorrectedErrors = 1;        // nvmlMemoryErrorType_t
 
@@ -197,6 +198,13 @@ NVML_EXPORT int nvmlDeviceGetCurrPcieLinkWidth(NvmlDevice* handle, unsigned* lan
 }
 NVML_EXPORT int nvmlDeviceGetMaxPcieLinkWidth(NvmlDevice* handle, unsigned* lanes) {
   return give_number(handle, lanes, [](const SimulatedDevice&) { return kPcieLanes; });
+}
+
+NVML_EXPORT int nvmlDeviceGetCurrPcieLinkGeneration(NvmlDevice* handle, unsigned* generation) {
+  return give_number(handle, generation, [](const SimulatedDevice&) { return kPcieGeneration; });
+}
+NVML_EXPORT int nvmlDeviceGetMaxPcieLinkGeneration(NvmlDevice* handle, unsigned* generation) {
+  return nvmlDeviceGetCurrPcieLinkGeneration(handle, generation);
 }
 
 NVML_EXPORT int nvmlEventSetCreate(NvmlEventSet** set) {

@@ -14,7 +14,12 @@
     return driver_call<#driver_name>(SIMCUDA_LIST logged,                                     \
                                      [&](ThreadState& thread) { return as_result(answer); }); \
   }
-// The driver's alone.
+// The runtime's alone, and the driver's alone.
+#define SIMCUDA_RUNTIME(runtime_name, parameters, logged, answer)                           \
+  SIMCUDA_EXPORT cudaError_t runtime_name parameters {                                      \
+    return runtime_call<#runtime_name>(                                                     \
+        SIMCUDA_LIST logged, [&]([[maybe_unused]] ThreadState& thread) { return answer; }); \
+  }
 #define SIMCUDA_DRIVER(driver_name, parameters, logged, answer)                   \
   SIMCUDA_EXPORT CUresult driver_name parameters {                                \
     return driver_call<#driver_name>(                                             \

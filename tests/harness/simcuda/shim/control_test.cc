@@ -147,11 +147,11 @@ TEST_CASE("counts start again, and a misspelt name is no count of 0") {
   CHECK(SIMCU(simcu_call_count)(nullptr) == 0);
   CHECK(cudaMemGetInfo(nullptr, nullptr) == cudaSuccess);  // the fault was taken back
   CHECK(SIMCU(simcu_call_count)("cudaMemGetInfo") == 1);
-  CHECK(SIMCU(simcu_call_count)("cudaUserObjectRelease") == 0);  // exists, is not implemented
+  CHECK(SIMCU(simcu_call_count)("cudaDestroyTextureObject") == 0);  // exists, is not implemented
   CHECK(SIMCU(simcu_call_count)("cudaMaloc") == SIMCU_NO_SUCH_CALL);
   CHECK(std::string(SIMCU(simcu_last_message)())
             .starts_with("simcu_call_count: no function 'cudaMaloc'; did you mean 'cudaMalloc'"));
-  CHECK(SIMCU(simcu_fail_calls)("cudaUserObjectRelease", 1, 1, 2) == cudaErrorInvalidValue);
+  CHECK(SIMCU(simcu_fail_calls)("cudaDestroyTextureObject", 1, 1, 2) == cudaErrorInvalidValue);
 }
 
 TEST_CASE("calls are counted and logged") {
@@ -301,10 +301,10 @@ TEST_CASE(
   };
   CHECK(SIMCU(simcu_unimplemented_count)() == 1);
   CHECK(lacks("kernel_nobody_models"));
-  CHECK(cudaUserObjectRelease(nullptr, 1) == cudaErrorNotSupported);
+  CHECK(cudaDestroyTextureObject(0) == cudaErrorNotSupported);
   CHECK(cudaGetLastError() == cudaErrorNotSupported);
   CHECK(SIMCU(simcu_unimplemented_count)() == 2);
-  CHECK(lacks("cudaUserObjectRelease,kernel "));
+  CHECK(lacks("cudaDestroyTextureObject,kernel "));
 }
 
 TEST_CASE("managed memory takes pages when they are touched, and its end is known") {

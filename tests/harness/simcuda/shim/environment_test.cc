@@ -236,8 +236,8 @@ TEST_CASE("faults from the environment are read or refused") {
   const std::string misspelt = report("SIMCUDA_FAIL=cudaMaloc:4:1:2");
   CHECK(contains(misspelt, "SIMCUDA_FAIL: no function 'cudaMaloc'; did you mean 'cudaMalloc'"));
   CHECK(contains(misspelt, "cudaErrorInitializationError"));
-  CHECK(contains(report("SIMCUDA_FAIL=cudaUserObjectRelease:1:1:2"),
-                 "cudaUserObjectRelease is not implemented by simcuda"));
+  CHECK(contains(report("SIMCUDA_FAIL=cudaDestroyTextureObject:1:1:2"),
+                 "cudaDestroyTextureObject is not implemented by simcuda"));
   CHECK(contains(report("SIMCUDA_FAIL=cudaMalloc:x"), "SIMCUDA_FAIL: wanted API:NTH:COUNT:ERROR"));
 }
 
@@ -293,6 +293,23 @@ TEST_CASE("every function of NVML is there, and what is not served says so and i
   constexpr int kNotSupported = 3;
   CHECK(fan_speed(nullptr, &percent) == kNotSupported);
   CHECK(SIMCU(simcu_unimplemented_count)() == before + 1);
+}
+
+TEST_CASE("a link to the host has a generation and lanes") {
+  void* const management = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_NOLOAD);
+  REQUIRE(management != nullptr);
+  void* device = nullptr;
+  const auto find = [&](const char* name) { return dlsym(management, name); };
+  REQUIRE(reinterpret_cast<int (*)(unsigned, void**)>(find("nvmlDeviceGetHandleByIndex_v2"))(
+              0, &device) == 0);
+  const auto ask = [&](const char* name) {
+    unsigned value = 0;
+    CHECK(reinterpret_cast<int (*)(void*, unsigned*)>(find(name))(device, &value) == 0);
+    return value;
+  };
+  CHECK(ask("nvmlDeviceGetCurrPcieLinkGeneration") == 5);
+  CHECK(ask("nvmlDeviceGetMaxPcieLinkGeneration") == 5);
+  CHECK(ask("nvmlDeviceGetCurrPcieLinkWidth") == 16);
 }
 
 TEST_CASE("values that NCCL asks NVML for are answered") {

@@ -155,6 +155,52 @@ void use_exec(State& state) {
   }
 }
 
+// Nodes of work: added, changed in a graph or in what was instantiated, and asked for.
+void use_nodes(State& state) {
+  cudaGraphNode_t node = any_node(state);
+  cudaGraphNode_t made = nullptr;
+  cudaMemcpy3DParms copy{};
+  cudaMemsetParams fill{.dst = state.as<void*>(state.shared().blocks),
+                        .pitch = 64,
+                        .value = 1,
+                        .elementSize = 1U << state.below(3),
+                        .width = state.below(65),
+                        .height = state.below(3)};
+  switch (state.below(8)) {
+    case 0:
+      (void)cudaGraphAddMemsetNode(&made, any_graph(state), &node, state.below(2), &fill);
+      break;
+    case 1:
+      (void)cudaGraphAddMemcpyNode1D(&made, any_graph(state), &node, state.below(2), fill.dst,
+                                     state.as<void*>(state.shared().blocks), state.below(65),
+                                     cudaMemcpyDeviceToDevice);
+      break;
+    case 2:
+      (void)cudaGraphAddChildGraphNode(&made, any_graph(state), &node, state.below(2),
+                                       any_graph(state));
+      break;
+    case 3:
+      (void)cudaGraphMemsetNodeSetParams(node, &fill);
+      break;
+    case 4:
+      (void)cudaGraphExecMemsetNodeSetParams(any_exec(state), node, &fill);
+      break;
+    case 5:
+      if (cudaGraphMemcpyNodeGetParams(node, &copy) == cudaSuccess) {
+        (void)cudaGraphExecMemcpyNodeSetParams(any_exec(state), any_node(state), &copy);
+      }
+      break;
+    case 6:
+      (void)cudaGraphExecChildGraphNodeSetParams(any_exec(state), node, any_graph(state));
+      break;
+    default:
+      (void)cudaGraphMemsetNodeGetParams(node, &fill);
+  }
+  if (made != nullptr) {
+    (void)state.shared().nodes.put(reinterpret_cast<std::uint64_t>(made), state.random());
+  }
+}
+
 void build_graph(State& state) {
   cudaGraph_t graph = nullptr;
   cudaGraph_t clone = nullptr;
@@ -241,7 +287,8 @@ void ask_of_graphs(State& state) {
 
 constexpr Step kGraphs[] = {{"capture", 6, capture},         {"end_capture", 3, end_capture},
                             {"make_exec", 4, make_exec},     {"use_exec", 6, use_exec},
-                            {"build_graph", 4, build_graph}, {"ask_of_graphs", 4, ask_of_graphs}};
+                            {"build_graph", 4, build_graph}, {"ask_of_graphs", 4, ask_of_graphs},
+                            {"use_nodes", 4, use_nodes}};
 
 }  // namespace
 

@@ -45,7 +45,7 @@ expect() {
 
 expect 0 "sum 10" -- "$launcher" "$static_program"
 case $output in *simcuda*) echo "FAILED: unexpected words: $output"; failures=$((failures + 1)) ;; esac
-expect 0 "sum 10" "simcuda lacks: cudaUserObjectRelease" -- "$launcher" "$static_program" lacking
+expect 0 "sum 10" "simcuda lacks: cudaDestroyTextureObject" -- "$launcher" "$static_program" lacking
 expect 0 done -- "$launcher" "$shared_program" clean
 expect 1 "cudaMallocAsync: out of memory" -- env SIMCUDA_FAIL=cudaMallocAsync:1:1:2 "$launcher" "$static_program"
 
@@ -58,12 +58,12 @@ for program in "$static_program" "$work/stripped"; do
 done
 expect 0 "sum 10" -- "$launcher" "$work/stripped"
 case $output in *simcuda*) echo "FAILED: unexpected words: $output"; failures=$((failures + 1)) ;; esac
-expect 0 "sum 10" "simcuda lacks: cudaUserObjectRelease" -- "$launcher" "$work/stripped" lacking
+expect 0 "sum 10" "simcuda lacks: cudaDestroyTextureObject" -- "$launcher" "$work/stripped" lacking
 expect 1 "cudaMallocAsync: out of memory" -- env SIMCUDA_FAIL=cudaMallocAsync:1:1:2 "$launcher" "$work/stripped"
 # A function that only a newer runtime has is reported by its name.
-LC_ALL=C sed 's/cudaUserObjectRelease/cudaUserObjectRelexse/' "$work/stripped" >"$work/newer_runtime"
+LC_ALL=C sed 's/cudaDestroyTextureObject/cudaDestroyTextureObjecx/' "$work/stripped" >"$work/newer_runtime"
 chmod +x "$work/newer_runtime"
-expect 0 "sum 10" "simcuda lacks: cudaUserObjectRelexse" -- "$launcher" "$work/newer_runtime" lacking
+expect 0 "sum 10" "simcuda lacks: cudaDestroyTextureObjecx" -- "$launcher" "$work/newer_runtime" lacking
 # Without names in its code, or without simcuda-run, its calls fail as with an older driver.
 LC_ALL=C sed 's/cuda\([A-Z][A-Za-z0-9_]*\x00\)/cudb\1/g' "$work/stripped" >"$work/nameless"
 chmod +x "$work/nameless"

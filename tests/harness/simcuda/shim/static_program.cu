@@ -81,7 +81,7 @@ int main(int argument_count, char** arguments) {
   }
   if (argument_count > 1 && std::strcmp(arguments[1], "symbols") == 0) return show_symbols();
   if (argument_count > 1) {  // a call that simcuda lacks
-    (void)cudaUserObjectRelease(nullptr, 1);
+    (void)cudaDestroyTextureObject(0);
     (void)cudaGetLastError();
   }
   int values[4] = {0, 1, 2, 3};
