@@ -132,8 +132,12 @@ std::uint32_t PoolAreas::take(std::uint64_t begin, std::uint64_t index) {
   return pool;
 }
 
+bool has_private_pools(const DeviceHistory& history, const PoolsOfGrowth& pools) {
+  return history.snapshot().pools.size() > 1 || !pools.empty();
+}
+
 std::vector<std::uint16_t> entry_pools(const DeviceHistory& history, const PoolsOfGrowth& pools) {
-  if (history.snapshot().pools.size() == 1 && pools.empty()) return {};
+  if (!has_private_pools(history, pools)) return {};
   PoolAreas areas(history, pools);
   areas.add_final();
   std::vector<std::uint16_t> of_entries(history.size());

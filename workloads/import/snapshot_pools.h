@@ -74,6 +74,9 @@ class PoolAreas {
   std::map<std::uint64_t, Area> areas_;  // segments and mapped ranges, by address
 };
 
+// Where there are none, everything is of the common pool.
+[[nodiscard]] bool has_private_pools(const DeviceHistory& history, const PoolsOfGrowth& pools);
+
 // By entry; for requests and released memory. Empty where everything is of the common pool.
 [[nodiscard]] std::vector<std::uint16_t> entry_pools(const DeviceHistory& history,
                                                      const PoolsOfGrowth& pools);

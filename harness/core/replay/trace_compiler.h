@@ -40,6 +40,7 @@ struct ReplayStep {
            (kind == EventKind::Alloc || kind == EventKind::Free);
   }
   [[nodiscard]] MarkClass mark_class() const { return static_cast<MarkClass>(size_class); }
+  friend bool operator==(const ReplayStep&, const ReplayStep&) = default;
 };
 static_assert(sizeof(ReplayStep) == 16);
 

@@ -34,15 +34,15 @@ Ballast hold_back(std::uint64_t capacity_bytes, std::uint64_t usable_bytes) {
 
 class Search {
  public:
-  Search(const SearchSpec& spec, Recording job,
+  Search(const SearchSpec& spec, PreparedTrace trace, std::vector<std::string> notes,
          const std::function<void(const SearchResult&)>& on_setting)
       : spec_(spec),
         on_setting_(on_setting),
         entry_(find_backend(spec.allocator)),
         simcu_(SimcuApi::find()),
-        trace_(std::move(job.events)) {
+        trace_(std::move(trace)) {
     check_serves_device(entry_, "this search");
-    result_.notes = std::move(job.notes);
+    result_.notes = std::move(notes);
   }
 
   SearchResult run();
@@ -217,10 +217,10 @@ Search::Pass Search::run_pass(const std::string& conf, OomPolicy on_oom, std::ui
 
 SearchResult search_settings(const SearchSpec& spec,
                              const std::function<void(const SearchResult&)>& on_setting) {
-  Recording job = spec.handed
-                      ? Recording{.events = read_events(kHandedFd, *spec.handed), .notes = {}}
-                      : open_job(spec.workload, spec.seed);
-  return Search(spec, std::move(job), on_setting).run();
+  if (spec.handed)
+    return Search(spec, PreparedTrace(kHandedFd, *spec.handed), {}, on_setting).run();
+  Recording job = open_job(spec.workload, spec.seed);
+  return Search(spec, PreparedTrace(std::move(job.events)), std::move(job.notes), on_setting).run();
 }
 
 }  // namespace allocmark

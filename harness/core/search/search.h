@@ -19,7 +19,6 @@
 #include <string>
 #include <vector>
 
-#include "workloads/trace/event_file.h"
 #include "workloads/trace/source.h"
 
 namespace allocmark {
@@ -33,9 +32,9 @@ struct SearchSpec {
   bool finds_least = true;
   // Passes that settle capacities above the least one; enough for all where 0.
   std::uint32_t settle_count_max = 0;
-  // The events, where the process is handed them (harness/job/handed_file.h): `workload` is then
-  // their name alone.
-  std::optional<EventFile> handed = std::nullopt;
+  // Of the trace, where the process is handed it (harness/job/handed_file.h): `workload` is then
+  // its name alone.
+  std::optional<TraceHeader> handed = std::nullopt;
   friend bool operator==(const SearchSpec&, const SearchSpec&) = default;
 };
 

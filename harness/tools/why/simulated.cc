@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -16,11 +17,13 @@
 #include "allocators/caching/config.h"
 #include "base/bytes.h"
 #include "harness/core/recorded/in_parallel.h"
+#include "harness/core/replay/prepared_trace.h"
 #include "harness/core/search/search_process.h"
 #include "harness/core/search/search_progress.h"
 #include "harness/job/handed_file.h"
+#include "workloads/import/snapshot_pools.h"
 #include "workloads/import/snapshot_source.h"
-#include "workloads/trace/event_file.h"
+#include "workloads/trace/source.h"
 
 namespace allocmark {
 namespace {
@@ -33,19 +36,20 @@ constexpr std::uint64_t kSimulatedBytesMax = 1023 * kGiB;
 
 constexpr const char* kOtherAllocators[] = {"native", "cub", "thrust_pool", "vmm_stitch"};
 
-// The snapshot's events for seven processes: each reads them as they lie in memory.
+// The snapshot's trace for seven processes: each replays the steps where they lie in memory.
 struct HandedTrace {
   HandedFile file;
-  EventFile events;
+  TraceHeader header;
   explicit HandedTrace(const Why& why, SnapshotPools pools = SnapshotPools::Kept)
-      : events(write_events(*snapshot_events(*why.history, why.check.pools, pools), file.fd())) {}
+      : header(PreparedTrace::write(snapshot_events(*why.history, why.check.pools, pools),
+                                    file.fd())) {}
 };
 
 SearchSpec spec_of(const Why& why, const HandedTrace& trace) {
   SearchSpec spec{.workload = "file:" + why.snapshot->path,
                   .allocator = why.recorded.settings.rules->allocator(),
                   .finds_least = false,
-                  .handed = trace.events};
+                  .handed = trace.header};
   const bool limited = why.capacity_bytes < kNoLimit;
   spec.capacity = limited ? fmt::format("{}B", why.capacity_bytes) : "unlimited";
   return spec;
@@ -97,10 +101,8 @@ std::vector<OtherSearch> other_searches(const Why& why, const HandedTrace& trace
 }
 
 // As many at a time as there may be processes.
-void simulate_others(Why* why, SearchPlace place, const std::function<void()>& on_setting) {
-  // They have no private pools.
-  const HandedTrace trace(*why, SnapshotPools::Dropped);
-  place.handed_fd = trace.file.fd();
+void simulate_others(Why* why, const HandedTrace& trace, const SearchPlace& place,
+                     const std::function<void()>& on_setting) {
   std::vector<OtherSearch> searches = other_searches(*why, trace);
   // The last of them takes longest, so it begins first.
   for_each_in_parallel(searches.size(), place.process_count, [&](std::size_t begun) {
@@ -142,16 +144,21 @@ void simulate_settings(Why* why, const std::string& program_path, std::uint32_t 
     return;
   }
   const bool is_larger = why->capacity_bytes < kNoLimit && why->capacity_bytes > kH200Bytes;
-  const HandedTrace trace(*why);
-  const SearchPlace place{.device = is_larger ? "sim:h200,memory=1TiB" : "sim:h200",
-                          .program_path = program_path,
-                          .process_count = process_count,
-                          .handed_fd = trace.file.fd()};
-  const SearchSpec spec = caching_search(*why, trace);
+  auto trace = std::make_unique<const HandedTrace>(*why);
+  SearchPlace place{.device = is_larger ? "sim:h200,memory=1TiB" : "sim:h200",
+                    .program_path = program_path,
+                    .process_count = process_count,
+                    .handed_fd = trace->file.fd()};
+  const SearchSpec spec = caching_search(*why, *trace);
   SearchProgress progress("searching", spec.confs.size() + 1 + std::size(kOtherAllocators));
   const auto on_setting = [&] { progress.add(1); };
   simulate_caching(why, spec, place, on_setting);
-  simulate_others(why, place, on_setting);
+  // Other allocators have no private pools.
+  if (has_private_pools(*why->history, why->check.pools)) {
+    trace = std::make_unique<const HandedTrace>(*why, SnapshotPools::Dropped);
+    place.handed_fd = trace->file.fd();
+  }
+  simulate_others(why, *trace, place, on_setting);
   rank_settings(why);
 }
 

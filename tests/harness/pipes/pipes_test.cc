@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <limits>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,7 +16,6 @@
 #include "base/error.h"
 #include "harness/core/run/cell_process.h"
 #include "harness/core/search/search_process.h"
-#include "harness/job/handed_file.h"
 #include "harness/job/job.h"
 #include "harness/tools/qualify/child.h"
 #include "harness/tools/ranks/ranks_process.h"
@@ -26,8 +24,7 @@
 #include "harness/tools/threads/threads_process.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
-#include "workloads/open_workload.h"
-#include "workloads/trace/event_file.h"
+#include "workloads/trace/source.h"
 
 namespace allocmark {
 namespace {
@@ -83,57 +80,21 @@ TEST_CASE("a cell is told every field of its specification") {
   CHECK(back == spec);
 }
 
-TEST_CASE("a process is handed events as they are, and two readers do not disturb each other") {
-  const HandedFile file;
-  const std::unique_ptr<EventSource> source = open_workload("churn:events=9000,live_bytes=1MiB", 1);
-  std::vector<Event> wanted;
-  for (auto batch = source->next(); !batch.empty(); batch = source->next())
-    wanted.insert(wanted.end(), batch.begin(), batch.end());
-  source->rewind();
-  const EventFile handed = write_events(*source, file.fd());
-  CHECK(handed.event_count == wanted.size());
-  CHECK(handed.labels == source->labels());
-  const std::unique_ptr<EventSource> one = read_events(file.fd(), handed);
-  const std::unique_ptr<EventSource> other = read_events(file.fd(), handed);
-  for (int pass = 0; pass < 2; ++pass) {
-    std::vector<Event> got;
-    for (auto batch = one->next(); !batch.empty(); batch = one->next()) {
-      got.insert(got.end(), batch.begin(), batch.end());
-      if (pass == 0) (void)other->next();
-    }
-    CHECK(got == wanted);
-    one->rewind();
-  }
-  CHECK(one->header().name == source->header().name);
-  EventFile longer = handed;
-  longer.event_count += 1;
-  const std::unique_ptr<EventSource> cut = read_events(file.fd(), longer);
-  CHECK_THROWS_AS(
-      [&] {
-        while (!cut->next().empty()) {
-        }
-      }(),
-      FileError);
-}
-
 TEST_CASE("a search is told every field, and tells every one") {
-  const SearchSpec spec{
-      .workload = "fuzz_1",
-      .seed = 2,
-      .capacity = "1.1x",
-      .allocator = "async",
-      .confs = {"", "max_split_size_mb:20"},
-      .finds_least = false,
-      .settle_count_max = 3,
-      .handed = EventFile{.header = {.name = "job",
-                                     .generator = "recorded",
-                                     .seed = 5,
-                                     .stream_count = 6,
-                                     .jobs = {{.workload = "a", .first_stream = 1}},
-                                     .pytorch = "2.11.0",
-                                     .forbids = {{.key = "k", .why = "w"}}},
-                          .labels = {"begin", "step"},
-                          .event_count = 7}};
+  const SearchSpec spec{.workload = "fuzz_1",
+                        .seed = 2,
+                        .capacity = "1.1x",
+                        .allocator = "async",
+                        .confs = {"", "max_split_size_mb:20"},
+                        .finds_least = false,
+                        .settle_count_max = 3,
+                        .handed = TraceHeader{.name = "job",
+                                              .generator = "recorded",
+                                              .seed = 5,
+                                              .stream_count = 6,
+                                              .jobs = {{.workload = "a", .first_stream = 1}},
+                                              .pytorch = "2.11.0",
+                                              .forbids = {{.key = "k", .why = "w"}}}};
   CHECK(sent(spec) == spec);
   const SearchResult result{.event_count = 1,
                             .allocate_count = 2,
