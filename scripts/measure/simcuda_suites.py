@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """Runs other projects' own tests on simcuda, and writes what came of it as a page.
 
-simcuda_suites.py SIMCUDA_RUN PAGE [--work FOLDER] [--source NAME=REPOSITORY] [--only NAME]: installs each project's wheel from PyPI into a
-virtual environment in FOLDER, takes its tests from the wheel, or from its repository or a source archive at the wheel's version, and runs each file
-as `simcuda-run --kernels nothing python -m pytest`, as a rule on two simulated GPUs. Tests of a
-source archive have a process each, since what a failing one leaves behind fails others. C++ libraries are built from their sources with the shared runtime
-(suites/NAME/CMakeLists.txt, whose programs lie in a folder for each way to report, REPORTS), and projects whose tests cannot be had are started by
-suites/start/. The page says suite, version, tests run, passed, skipped and failed by cause. Exit code 1 where a suite could not be had, or a file crashed or
-took too long."""
+simcuda_suites.py SIMCUDA_RUN PAGE [--work FOLDER] [--source NAME=REPOSITORY] [--only NAME]: installs each project's wheel from PyPI into a virtual
+environment in FOLDER, takes its tests from the wheel, or from its repository or a source archive at the wheel's version, and runs each file as
+`simcuda-run --kernels nothing python -m pytest`, as a rule on two simulated GPUs. Tests of a source archive have a process each, since what a failing one
+leaves behind fails others. C++ libraries are built from their sources with the shared runtime (suites/NAME/CMakeLists.txt, whose programs lie in a folder
+for each way to report, REPORTS), and projects whose tests cannot be had are started by suites/start/. The page says suite, version, tests run, passed,
+skipped and failed by cause. Exit code 1 where a suite could not be had, or a file crashed or took too long."""
 import argparse
 import collections
 import dataclasses
@@ -88,6 +87,7 @@ SUITES = (
           values=("test_cusparse_multiple", "test_fixed_cuda_assert"),
           archive_sha256="95b6f85e1da2776f0cb0e5a635c4430b4e3f05b6ccb9e00237f3cecd15572875"),
     Suite("PyTorch, start", "torch", ("pytest", "numpy"), ("test_pytorch.py",), kind="start"),
+    Suite("JAX, start", "jax[cuda13]", ("pytest", "numpy"), ("test_jax.py",), kind="start"),
     Suite("cuda.core, start", "cuda-core", ("cuda-bindings", "cuda-toolkit[nvrtc]", "pytest", "numpy"), ("test_cuda_core.py",), kind="start"),
     Suite("cuda.bindings, start", "cuda-bindings", ("cuda-toolkit[nvrtc]", "pytest", "numpy"), ("test_cuda_bindings.py",), kind="start"),
 )

@@ -49,6 +49,13 @@ expect 0 "sum 10" "simcuda lacks: cudaDestroyTextureObject" -- "$launcher" "$sta
 expect 0 done -- "$launcher" "$shared_program" clean
 expect 1 "cudaMallocAsync: out of memory" -- env SIMCUDA_FAIL=cudaMallocAsync:1:1:2 "$launcher" "$static_program"
 
+# The driver's device files are there for who looks.
+files='for file in nvidia0 nvidia1 nvidia2 nvidiactl nvidia0x zero; do [ -e "/dev/$file" ] && echo "$file"; done; :'
+if [ ! -e /dev/nvidiactl ]; then
+  expect 0 "seen nvidia0 nvidia1 nvidiactl zero." -- env SIMCUDA_DEVICES=2 "$launcher" sh -c "echo seen \$($files)."
+  expect 0 "seen zero." -- env SIMCUDA_DEVICES=0 "$launcher" sh -c "echo seen \$($files)."
+fi
+
 # Stripped, its functions are known by their code: names, kernels and variables are the same.
 symbols="copied 0, read 0, value 7, beyond 1, size 16, unknown 13"
 "$strip" -o "$work/stripped" "$static_program"
