@@ -33,7 +33,7 @@ struct VariableFacts {
 struct CodeFacts {
   enum class Kind : std::uint8_t {
     None,    // no image of device code
-    Unread,  // compressed: nothing else is known
+    Unread,  // packed (fat_binary.h): nothing else is known
     Read,
   };
   Kind kind = Kind::None;

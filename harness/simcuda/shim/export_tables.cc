@@ -60,8 +60,8 @@ Table numbers_table() {
   return table;
 }
 
-// Tells `tell` each kernel of the module. Returns how many it has. Names in a compressed image are
-// not read: it is taken to have one, as cuFFT's images do.
+// Tells `tell` each kernel of the module. Returns how many it has. An image that is not
+// read (fat_binary.h) is taken to have one, as cuFFT's images do.
 int each_kernel(void* /*context*/, const void* module, void (*tell)(void* data, void* kernel),
                 void* data) {
   std::vector<void*> kernels;

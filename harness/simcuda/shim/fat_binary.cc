@@ -1,7 +1,12 @@
 #include "harness/simcuda/shim/fat_binary.h"
 
+#include <dlfcn.h>
+#include <zstd.h>
+
 #include <cstdint>
 #include <vector>
+
+#include "harness/simcuda/shim/system_library.h"
 
 namespace simcuda {
 namespace {
@@ -24,6 +29,7 @@ struct FatEntry {
   std::uint64_t unpacked_bytes;  // where it is packed
 };
 constexpr std::uint64_t kPackedByLz4 = 0x2000;
+constexpr std::uint64_t kPackedByZstd = 0x8000;
 constexpr std::uint64_t kUnpackedBytesMax = std::uint64_t{1} << 30;
 
 // An LZ4 block as text with a zero behind; empty where it is none of that size.
@@ -57,12 +63,42 @@ std::vector<unsigned char> unpack_lz4(const unsigned char* from, std::size_t pac
   return text;
 }
 
+// libzstd, which is opened where an image needs it: a program may have another one of its own,
+// which this library's needs must not decide.
+struct Zstd {
+  decltype(&ZSTD_decompress) decompress = nullptr;
+  decltype(&ZSTD_isError) is_error = nullptr;
+};
+const Zstd& zstd() {
+  static const Zstd found = [] {
+    void* const library = open_library("libzstd.so.1");
+    if (library == nullptr) return Zstd{};
+    return Zstd{
+        .decompress =
+            reinterpret_cast<decltype(&ZSTD_decompress)>(dlsym(library, "ZSTD_decompress")),
+        .is_error = reinterpret_cast<decltype(&ZSTD_isError)>(dlsym(library, "ZSTD_isError"))};
+  }();
+  return found;
+}
+
+// The same of a Zstandard frame.
+std::vector<unsigned char> unpack_zstd(const unsigned char* from, std::size_t packed_bytes,
+                                       std::size_t unpacked_bytes) {
+  if (zstd().decompress == nullptr || zstd().is_error == nullptr) return {};
+  std::vector<unsigned char> text(unpacked_bytes + 1);
+  const std::size_t got = zstd().decompress(text.data(), unpacked_bytes, from, packed_bytes);
+  if (zstd().is_error(got) != 0 || got != unpacked_bytes) return {};
+  return text;
+}
+
 CodeFacts read_entry(const FatEntry& entry, const unsigned char* payload) {
-  if ((entry.flags & kPackedByLz4) == 0) return read_code(payload);
-  const bool fits =
-      entry.header_bytes >= sizeof(FatEntry) && entry.packed_bytes <= entry.size_bytes;
-  const auto text = fits ? unpack_lz4(payload, entry.packed_bytes, entry.unpacked_bytes)
-                         : std::vector<unsigned char>();
+  if ((entry.flags & (kPackedByLz4 | kPackedByZstd)) == 0) return read_code(payload);
+  if (entry.header_bytes < sizeof(FatEntry) || entry.packed_bytes > entry.size_bytes ||
+      entry.unpacked_bytes > kUnpackedBytesMax) {
+    return {};
+  }
+  const auto unpack = (entry.flags & kPackedByLz4) != 0 ? &unpack_lz4 : &unpack_zstd;
+  const std::vector<unsigned char> text = unpack(payload, entry.packed_bytes, entry.unpacked_bytes);
   return text.empty() ? CodeFacts{} : read_code(text.data());
 }
 

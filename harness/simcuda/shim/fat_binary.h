@@ -20,7 +20,8 @@ inline constexpr std::uint32_t kFatMagic = 0xBA55ED50;
 // Begins what __cudaRegisterFatBinary is given, which points to the fat binary.
 inline constexpr std::uint32_t kFatWrapperMagic = 0x466243B1;
 
-// Unread where every image is packed in another way than LZ4's, or damaged.
+// Unread where every image is packed in another way than LZ4's and Zstandard's, or damaged; or
+// packed by Zstandard, and its library (libzstd.so.1) is not there.
 [[nodiscard]] CodeFacts read_fat_binary(const unsigned char* bytes);
 
 }  // namespace simcuda

@@ -23,6 +23,7 @@
 #include "harness/simcuda/shim/profile.h"
 #include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/static_runtime.h"
+#include "harness/simcuda/shim/system_library.h"
 #include "harness/simcuda/shim/visible_devices.h"
 
 namespace simcuda {
@@ -234,16 +235,10 @@ int node_index(int index) {
 namespace {
 
 // PyTorch up to 2.6 asks for libcuda.so.1 with RTLD_NOLOAD. The file is ourselves under another
-// name, so this only gives the loaded library that name. It lies beside this one, where the C
-// library's dlopen looks for whoever calls it: a sanitizer's own in between hides that it is us.
+// name, so this only gives the loaded library that name. It lies beside this one.
 __attribute__((constructor)) void take_other_names() {
-  void* const c_library = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
-  auto open = c_library == nullptr
-                  ? nullptr
-                  : reinterpret_cast<decltype(&dlopen)>(dlsym(c_library, "dlopen"));
-  if (open == nullptr) open = &dlopen;
   for (const char* const name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
-    (void)open(name, RTLD_NOW | RTLD_LOCAL);
+    static_cast<void>(open_library(name));
   }
 }
 

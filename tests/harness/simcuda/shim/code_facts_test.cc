@@ -1,6 +1,7 @@
 // Facts of device code, against a binary and a fat binary that nvcc made of code_facts_kernels.cu.
 #include "harness/simcuda/shim/code_facts.h"
 
+#include <cuda_runtime_api.h>
 #include <elf.h>
 
 #include <algorithm>
@@ -113,6 +114,29 @@ TEST_CASE("the host's programs and text are no device code") {
   CHECK(read_file("/proc/self/exe").kind == CodeFacts::Kind::None);
   CHECK(read_code("text that is long enough for a header").kind == CodeFacts::Kind::None);
 }
+
+#if CUDART_VERSION >= 13000
+TEST_CASE("PTX that Zstandard packed is read, and a damaged one is none") {
+  std::ifstream file(ALLOCMARK_PACKED, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  const std::size_t frame = bytes.find("\x28\xb5\x2f\xfd");
+  REQUIRE(frame != std::string::npos);
+  const CodeFacts facts = read_code(bytes.data());
+  REQUIRE(facts.kind == CodeFacts::Kind::Read);
+  CHECK(facts.architecture == 90);
+  CHECK(facts.kernels.size() == 3);
+  CHECK(kernel(facts, "with_shared").parameters.size() == 3);
+  CHECK(variable(facts, "table").size_bytes == 64);
+  std::string cut = bytes;
+  cut[16 + 16] = static_cast<char>(cut[16 + 16] - 1);  // packed bytes
+  CHECK(read_code(cut.data()).kind == CodeFacts::Kind::Unread);
+  std::string longer = bytes;
+  longer[16 + 56] = static_cast<char>(longer[16 + 56] + 1);  // unpacked bytes
+  CHECK(read_code(longer.data()).kind == CodeFacts::Kind::Unread);
+  bytes[frame] = 0;
+  CHECK(read_code(bytes.data()).kind == CodeFacts::Kind::Unread);
+}
+#endif
 
 // A fat binary whose one PTX is packed as LZ4 packs it: `text`, then its last character `again`
 // times more by a match, then two lines. `distance` of the match is 1 where nothing is damaged.
