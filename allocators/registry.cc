@@ -102,12 +102,17 @@ std::string suggest_backend(std::string_view name) {
   return suggest(name, names) + "; 'allocmark list allocators' shows all";
 }
 
-const BackendEntry& find_backend(std::string_view name) {
+const BackendEntry* known_backend(std::string_view name) {
   for (const std::span<const BackendEntry> entries : {backend_registry(), release_registry()}) {
     for (const BackendEntry& entry : entries) {
-      if (entry.name == name) return entry;
+      if (entry.name == name) return &entry;
     }
   }
+  return nullptr;
+}
+
+const BackendEntry& find_backend(std::string_view name) {
+  if (const BackendEntry* const entry = known_backend(name)) return *entry;
   throw UsageError({.what = "there is no allocator '" + std::string(name) + "'",
                     .where = {},
                     .wanted = {},

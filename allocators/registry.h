@@ -18,7 +18,10 @@ namespace allocmark {
 // What to do where there is no such allocator.
 [[nodiscard]] std::string suggest_backend(std::string_view name);
 
-// By name; throws UsageError with the nearest names.
+// By name; null where there is none.
+[[nodiscard]] const BackendEntry* known_backend(std::string_view name);
+
+// The same; throws UsageError with the nearest names.
 [[nodiscard]] const BackendEntry& find_backend(std::string_view name);
 
 // The config string that a user gave with --conf: "unset" is none. UsageError where the

@@ -303,6 +303,9 @@ struct BackendEntry {
   /// uses no block on another stream, the cell warns that the promise was not tested.
   bool warns_uncalled_record = false;
 
+  /// Its code is a library that is loaded at run time: not allocmark's own, and `check` runs none.
+  bool loads_library = false;
+
   /// Empty where the backend can run here, else the reason it cannot ("librmm not found").
   std::function<std::string()> unavailable_reason;
 };

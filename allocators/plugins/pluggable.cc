@@ -302,6 +302,7 @@ BackendEntry pluggable_entry() {
           .capabilities_with = capabilities_with,
           .residue_hint = residue_hint,
           .warns_uncalled_record = true,
+          .loads_library = true,
           .unavailable_reason = unavailable_reason};
 }
 

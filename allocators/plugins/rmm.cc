@@ -250,6 +250,7 @@ BackendEntry rmm_entry() {
       .conf_keys = conf_keys(),
       .check_conf = check_conf,
       .make = make,
+      .loads_library = true,
       .unavailable_reason = unavailable_reason};
 }
 

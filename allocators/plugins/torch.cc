@@ -100,6 +100,7 @@ BackendEntry entry_for(const std::string& version) {
   entry.make = [version](const BackendOptions& options) -> std::unique_ptr<Backend> {
     return std::make_unique<TorchBackend>(options, version);
   };
+  entry.loads_library = true;
   entry.unavailable_reason = [version] { return unavailable_reason(version); };
   return entry;
 }

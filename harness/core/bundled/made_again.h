@@ -49,6 +49,13 @@ struct EventsAgain {
 // It loads no library and starts no program.
 [[nodiscard]] bool is_own_allocator(std::string_view allocator);
 
+// It hands out memory of the host, whose addresses differ from run to run.
+[[nodiscard]] bool is_of_host(std::string_view allocator);
+
+// Of pinned memory: the machines that ran both bound it otherwise, or this one can pin too little.
+// Then their numbers say nothing about each other.
+[[nodiscard]] bool is_bounded_otherwise(const CellResult& stored, const CellResult& again);
+
 // Cells that can be simulated again: on the simulated GPU, by an allocator of ours alone.
 [[nodiscard]] bool can_simulate(const CellKey& key);
 

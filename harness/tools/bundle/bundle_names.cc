@@ -36,15 +36,6 @@ std::string problem_of_device(const std::string& device) {
   }
 }
 
-const BackendEntry* entry_of(const std::string& allocator) {
-  try {
-    const BackendEntry& entry = find_backend(allocator);
-    return entry.name == allocator ? &entry : nullptr;
-  } catch (const Error&) {
-    return nullptr;
-  }
-}
-
 std::string problem_of_conf(const CellKey& key, const BackendEntry& entry) {
   const std::string& conf = key.conf_definition.empty() ? key.conf : key.conf_definition;
   if (!is_own_allocator(key.allocator)) return "";  // its config strings can name files to load
@@ -64,7 +55,7 @@ class Names {
   void look_at(const CellKey& key, const Environment& maker) {
     device(key.device, maker);
     if (!seen_.emplace(key.allocator, key.conf, key.conf_definition).second) return;
-    const BackendEntry* const entry = entry_of(key.allocator);
+    const BackendEntry* const entry = known_backend(key.allocator);
     if (entry == nullptr) {
       const bool is_release = key.allocator.find('@') != std::string::npos;
       const std::string finding =

@@ -250,6 +250,10 @@ CellAgain judge_cell(const CellResult& stored, const CellResult& again) {
   CellAgain cell{.key = stored.key};
   const bool both_skipped =
       stored.status == CellStatus::Skipped && again.status == CellStatus::Skipped;
+  if (is_bounded_otherwise(stored, again)) {
+    cell.reason = "this machine can pin another amount of memory than the one that ran it";
+    return cell;
+  }
   if (!is_measured(again) && !both_skipped) {
     cell.reason = fmt::format("it ended here as {}: {}", to_string(again.status), again.reason);
     return cell;

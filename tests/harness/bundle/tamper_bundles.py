@@ -33,6 +33,8 @@ class Bundles:
         subprocess.run([program, "run", "-w", f"file:{work}/own.csv", "-a", "caching", "-d", "sim:h200", "--allow-debug", "--no-html",
                         "-q", "--out", work / "own"], check=True,
                        stdout=subprocess.DEVNULL)
+        subprocess.run([program, "run", "-w", "churn:live_bytes=64MiB,events=3000", "-a", "host_caching", "-a", "cupy_pinned", "-a", "host_caching@2.13",
+                        "-d", "sim:h200", "--capacity", "1.05x", "--allow-debug", "-q", "--out", work / "pinned"], check=True, stdout=subprocess.DEVNULL)
         self.sound = self.work / "sound.tar"
         self.kept = self.judge_folder(work / "run", self.sound)
         command = [program, "run", "--ab", "unset", "expandable_segments:True", "-a", "caching", "-w", "churn:live_bytes=64MiB,events=3000", "-d", "sim:h200",
@@ -65,10 +67,13 @@ class Bundles:
                 found.add(reserved(name, line.removeprefix("      reservation: ")))
         return found - {""}
 
-    def with_results(self, change):
+    def with_pinned(self, change):
+        return self.with_results(change, "pinned")
+
+    def with_results(self, change, run="run"):
         folder = self.work / "changed"
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(self.work / "run", folder)
+        shutil.copytree(self.work / run, folder)
         lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
         before = {id(line): line.get("cell_id") for line in lines}
         change(lines)
@@ -79,7 +84,7 @@ class Bundles:
         cells = [cell for cell in plan["cells"] if cell["cell_id"] in now]
         plan["cells"] = [cell | {name: value for name, value in now[cell["cell_id"]].items() if name in KEY} for cell in cells]
         (folder / "plan.json").write_text(json.dumps(plan))
-        for timeline in (folder / "timelines").iterdir():
+        for timeline in (folder / "timelines").glob("*"):
             if timeline.stem in now:
                 timeline.rename(timeline.with_stem(now[timeline.stem]["cell_id"]))
         return self.judge_folder(folder, self.work / "changed.tar")

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from tamper_bundles import KEY, Bundles
-from tamper_cheats import FILES, FOLDERS, HIDDEN_FILES, RESULTS, TIMES, TURNS
+from tamper_cheats import FILES, FOLDERS, HIDDEN_FILES, RESULTS, TIMES, TURNS, renamed
 from tamper_rules import BASES
 from tamper_rules import RESULTS as OF_RULES
 from tamper_runs import BASE_FILES, BASE_FOLDERS
@@ -257,6 +257,23 @@ def cell_left_out(lines):
     lines.pop()
 
 
+# Of pinned memory of the host.
+PINNED = [("all OOMs of host_caching set to 0", lambda lines: clear_ooms(of("host_caching", "churn")(lines)), "")]
+for field in ("reserved_bytes_peak", "device_allocate_count", "step_ns_p50"):
+    for allocator in ("host_caching", "host_caching@2.13", "cupy_pinned"):
+        def halved_pinned(lines, allocator=allocator, field=field):
+            of(allocator, "churn")(lines)[field] //= 2
+
+        PINNED.append((f"{field} of {allocator} halved", halved_pinned, ""))
+
+
+def other_conf(lines):
+    renamed(lines, of("host_caching", "churn")(lines), conf="nope:1")
+
+
+PINNED.append(("a config string 'nope:1' of host_caching", other_conf, ""))
+
+
 def check_sound(bundles):
     """What is wrong with bundles that nobody changed; and what they say by themselves, of an A/B run and of one with a baseline."""
     failed = bundles.judge(bundles.sound) != bundles.kept
@@ -265,9 +282,11 @@ def check_sound(bundles):
         subprocess.run([bundles.program, "check", bundles.sound, "--rerun"], check=False)
         failed += 1
     of_turns = bundles.with_turns(lambda folder: None)
+    of_pinned = bundles.with_pinned(lambda lines: None)
+    pinned_timelines = {one for one in of_pinned if re.fullmatch("cells-simulated: [0-9]+ timelines of pinned memory are not compared: .*", one)}
     of_base = bundles.with_base(lambda lines: None)
     shutil.copy(bundles.work / "changed.tar", bundles.work / "sound_base.tar")
-    for name, found in (("A/B run", of_turns), ("baseline", of_base)):
+    for name, found in (("A/B run", of_turns), ("run with pinned memory", of_pinned - pinned_timelines), ("baseline", of_base)):
         if found - bundles.kept - {"machine-quiet"}:
             print(f"the sound {name} breaks {sorted(found)}")
             failed += 1
@@ -276,11 +295,12 @@ def check_sound(bundles):
     if "cells-simulated" not in unmade:
         print(f"a cell of a trace file passes for checked: {sorted(unmade)}")
         failed += 1
-    return failed, of_turns, of_base
+    return failed, of_turns, of_pinned, of_base
 
 
 def all_rows(bundles):
     rows = [(bundles.with_results, *row) for row in CASES + RESULTS + OF_RULES + OF_RUNS]
+    rows += [(bundles.with_pinned, *row) for row in PINNED]
     rows += [(bundles.with_folder, *row) for row in FOLDERS + OF_FOLDERS] + [(bundles.with_turns, *row) for row in TURNS + OF_TURNS]
     rows += [(bundles.with_base, *row) for row in BASES + OF_BASES] + [(bundles.with_base_folder, *row) for row in BASE_FOLDERS]
     rows += [(bundles.with_base_files, name, change, "") for name, change in BASE_FILES.items()]
@@ -304,14 +324,14 @@ def check_pages(kinds, tried, hidden):
 def main(program, only=""):
     with tempfile.TemporaryDirectory() as name:
         bundles = Bundles(program, Path(name))
-        failed, of_turns, of_base = check_sound(bundles)
+        failed, of_turns, of_pinned, of_base = check_sound(bundles)
         hidden, tried, agreed = 0, 0, set()
         rows = all_rows(bundles)
         of_bases = (bundles.with_base, bundles.with_base_folder, bundles.with_base_files)
         for judge, name, change, kind in [row for row in rows if re.search(only, row[1])]:
             # Whether a run was disturbed is part of what machine-quiet says of a sound one.
             ignored = {"machine-quiet"} | {one for one in bundles.kept if ":" in one or judge == bundles.with_folder}
-            ignored |= of_turns if judge == bundles.with_turns else of_base if judge in of_bases else set()
+            ignored |= of_turns if judge == bundles.with_turns else of_pinned if judge == bundles.with_pinned else of_base if judge in of_bases else set()
             found = judge(change) - ignored
             written = (bundles.work / "changed.tar").exists() and judge not in (bundles.with_files, bundles.with_base_files)
             if judge not in agreed and written:
