@@ -11,21 +11,14 @@
 #include "allocators/conf/conf.h"
 #include "allocators/cupy/cupy.h"
 #include "allocators/ggml/ggml.h"
-#include "allocators/ggml/ggml_vmm.h"
-#include "allocators/pinned/cupy_pinned.h"
-#include "allocators/pinned/host_caching.h"
-#include "allocators/pinned/host_exact.h"
+#include "allocators/pinned/pinned.h"
 #include "allocators/planned/planned.h"
 #include "allocators/plugins/pluggable.h"
 #include "allocators/plugins/rmm.h"
 #include "allocators/plugins/torch.h"
 #include "allocators/rmm/releases.h"
-#include "allocators/rmm/rmm_pinned.h"
 #include "allocators/simple/async.h"
 #include "allocators/simple/cub.h"
-#include "allocators/simple/host_pool.h"
-#include "allocators/simple/native.h"
-#include "allocators/simple/null.h"
 #include "allocators/simple/thrust_pool.h"
 #include "allocators/stitch/vmm_stitch.h"
 #include "allocators/xla/xla_vmm.h"
@@ -33,6 +26,11 @@
 #include "base/nearest.h"
 
 namespace allocmark {
+
+// Of allocators/simple/, each at the end of the file of its name.
+BackendEntry host_pool_entry();
+BackendEntry native_entry();
+BackendEntry null_entry();
 
 std::span<const BackendEntry> backend_registry() {
   // Made at the first call, so that no order of static constructors matters.

@@ -307,7 +307,7 @@ struct BackendEntry {
   bool loads_library = false;
 
   /// Empty where the backend can run here, else the reason it cannot ("librmm not found").
-  std::function<std::string()> unavailable_reason;
+  std::function<std::string()> unavailable_reason = [] { return std::string(); };
 };
 
 }  // namespace allocmark

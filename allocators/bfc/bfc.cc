@@ -259,8 +259,6 @@ std::unique_ptr<Backend> make(const Flavour& flavour, const BackendOptions& opti
   return std::make_unique<BfcBackend>(conf.heap);
 }
 
-std::string unavailable_reason() { return {}; }
-
 BackendEntry entry_of(const Flavour& flavour) {
   return {
       .name = "bfc@" + std::string(flavour.name),
@@ -273,8 +271,7 @@ BackendEntry entry_of(const Flavour& flavour) {
                        .alignment_bytes = 256},
       .conf_keys = flavour.keys,
       .check_conf = [&flavour](std::string_view conf) { return read_conf(flavour, conf).error; },
-      .make = [&flavour](const BackendOptions& options) { return make(flavour, options); },
-      .unavailable_reason = unavailable_reason};
+      .make = [&flavour](const BackendOptions& options) { return make(flavour, options); }};
 }
 
 }  // namespace

@@ -264,8 +264,7 @@ BackendEntry caching_entry(const caching::Rules& rules, std::string name) {
             if (config.error) throw UsageError(*config.error);
             return std::make_unique<CachingBackend>(config.settings, options.memory_limit_bytes);
           },
-          .capabilities_with = capabilities_with,
-          .unavailable_reason = [] { return std::string(); }};
+          .capabilities_with = capabilities_with};
 }
 
 BackendEntry caching_entry() { return caching_entry(caching::newest_rules(), "caching"); }

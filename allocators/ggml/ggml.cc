@@ -182,8 +182,7 @@ BackendEntry ggml_legacy_entry() {
           .capabilities = {.any_thread = true, .stream_ordered = true, .real_memory = true},
           .conf_keys = conf_keys(),
           .check_conf = [](std::string_view conf) { return read_conf(conf).error; },
-          .make = make,
-          .unavailable_reason = [] { return std::string(); }};
+          .make = make};
 }
 
 }  // namespace allocmark

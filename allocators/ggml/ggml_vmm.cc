@@ -1,6 +1,5 @@
-// The pools on CUDA, their config key and their entry; see ggml_vmm.h.
-#include "allocators/ggml/ggml_vmm.h"
-
+// The backend ggml_vmm: the pool of virtual memory of llama.cpp's CUDA backend, one for each
+// stream. Requests flow in, device memory flows out; stack_pool.h has the rules.
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/cuda_driver.h"
 #include "allocators/cuda/device_memory.h"
+#include "allocators/ggml/ggml.h"
 #include "allocators/ggml/stack_pool.h"
 #include "allocators/ggml/stream_pools.h"
 #include "base/error.h"
@@ -186,8 +186,7 @@ BackendEntry ggml_vmm_entry() {
           .conf_keys = conf_keys(),
           .check_conf = [](std::string_view conf) { return read_conf(conf).error; },
           .make = make,
-          .capabilities_with = capabilities_with,
-          .unavailable_reason = [] { return std::string(); }};
+          .capabilities_with = capabilities_with};
 }
 
 }  // namespace allocmark

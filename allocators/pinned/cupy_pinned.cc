@@ -1,6 +1,5 @@
-// See cupy_pinned.h.
-#include "allocators/pinned/cupy_pinned.h"
-
+// The backend cupy_pinned: CuPy's pool of pinned host memory on cudaHostAlloc. Requests flow in,
+// pinned memory flows out; cupy_blocks.h has the rules.
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -11,6 +10,7 @@
 #include "allocators/conf/conf_value.h"
 #include "allocators/pinned/bounded_driver.h"
 #include "allocators/pinned/cupy_blocks.h"
+#include "allocators/pinned/pinned.h"
 
 namespace allocmark {
 namespace {
@@ -83,8 +83,7 @@ BackendEntry cupy_pinned_entry() {
                            .alignment_bytes = 256},
           .conf_keys = {},
           .check_conf = check_conf,
-          .make = make,
-          .unavailable_reason = [] { return std::string(); }};
+          .make = make};
 }
 
 }  // namespace allocmark

@@ -1,6 +1,5 @@
-// See host_caching.h.
-#include "allocators/pinned/host_caching.h"
-
+// The backends host_caching and host_caching@RELEASE: PyTorch's cache of pinned host memory on the
+// CUDA runtime. Requests flow in, pinned memory flows out; ../host_caching decides.
 #include <fmt/format.h>
 
 #include <memory>
@@ -15,6 +14,7 @@
 #include "allocators/caching/release.h"
 #include "allocators/host_caching/host_cache.h"
 #include "allocators/pinned/bounded_driver.h"
+#include "allocators/pinned/pinned.h"
 #include "base/error.h"
 
 namespace allocmark {
@@ -128,8 +128,7 @@ BackendEntry entry_of(const caching::Rules& rules, std::string name) {
             if (config.error) throw UsageError(*config.error);
             return std::make_unique<HostCachingBackend>(config.settings,
                                                         options.memory_limit_bytes);
-          },
-          .unavailable_reason = [] { return std::string(); }};
+          }};
 }
 
 }  // namespace

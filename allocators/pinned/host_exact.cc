@@ -1,6 +1,6 @@
-// See host_exact.h.
-#include "allocators/pinned/host_exact.h"
-
+// The backend host_exact: each request is pinned by itself, by cudaHostAlloc or by mmap and
+// cudaHostRegister, and unpinned at its free: no rounding beyond pages, no cache. Requests flow in,
+// pinned memory flows out.
 #include <sys/mman.h>
 
 #include <memory>
@@ -17,6 +17,7 @@
 #include "allocators/cuda/cuda_check.h"
 #include "allocators/cuda/streams.h"
 #include "allocators/pinned/pin_budget.h"
+#include "allocators/pinned/pinned.h"
 #include "base/bytes.h"
 #include "base/divided_up.h"
 
@@ -177,8 +178,7 @@ BackendEntry host_exact_entry() {
                        .alignment_bytes = 256},
       .conf_keys = {"way"},
       .check_conf = check_conf,
-      .make = make,
-      .unavailable_reason = [] { return std::string(); }};
+      .make = make};
 }
 
 }  // namespace allocmark

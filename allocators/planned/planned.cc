@@ -343,8 +343,7 @@ BackendEntry planned_entry() {
                            .alignment_bytes = 256},
           .conf_keys = conf_keys(),
           .check_conf = [](std::string_view conf) { return read_conf(conf).error; },
-          .make = make,
-          .unavailable_reason = [] { return std::string(); }};
+          .make = make};
 }
 
 }  // namespace allocmark

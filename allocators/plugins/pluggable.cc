@@ -74,8 +74,6 @@ std::unique_ptr<Backend> make(const BackendOptions& options) {
   return std::make_unique<PluggableBackend>(read.conf);
 }
 
-std::string unavailable_reason() { return {}; }
-
 // The interface promises neither order nor alignment; 16 bytes are what vector loads need. A
 // library that takes record_stream knows of every use, so order can be asked of it.
 BackendCapabilities capabilities_with(std::string_view conf) {
@@ -302,8 +300,7 @@ BackendEntry pluggable_entry() {
           .capabilities_with = capabilities_with,
           .residue_hint = residue_hint,
           .warns_uncalled_record = true,
-          .loads_library = true,
-          .unavailable_reason = unavailable_reason};
+          .loads_library = true};
 }
 
 }  // namespace allocmark

@@ -88,8 +88,7 @@ BackendEntry entry_of(const Release& release) {
           .capabilities = {.any_thread = true, .stream_ordered = true, .real_memory = true},
           .conf_keys = rmm::release_conf_keys(),
           .check_conf = [](std::string_view conf) { return rmm::read_release_conf(conf).error; },
-          .make = [&release](const BackendOptions& options) { return make(release, options); },
-          .unavailable_reason = [] { return std::string(); }};
+          .make = [&release](const BackendOptions& options) { return make(release, options); }};
 }
 
 }  // namespace

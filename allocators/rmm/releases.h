@@ -11,5 +11,7 @@ namespace allocmark {
 
 // The oldest first.
 [[nodiscard]] std::vector<BackendEntry> rmm_releases();
+// The same pool on pinned host memory; in rmm_pinned.cc.
+[[nodiscard]] BackendEntry rmm_pinned_entry();
 
 }  // namespace allocmark

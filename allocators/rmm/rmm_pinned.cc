@@ -1,6 +1,5 @@
-// See rmm_pinned.h.
-#include "allocators/rmm/rmm_pinned.h"
-
+// The backend rmm_pinned: RMM's pool_memory_resource on pinned host memory, rebuilt. Requests flow
+// in, pinned memory flows out; pool.h has the rules.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -15,6 +14,7 @@
 #include "allocators/pinned/bounded_driver.h"
 #include "allocators/rmm/release_backend.h"
 #include "allocators/rmm/release_conf.h"
+#include "allocators/rmm/releases.h"
 #include "base/bytes.h"
 
 namespace allocmark {
@@ -85,8 +85,7 @@ BackendEntry rmm_pinned_entry() {
                            .alignment_bytes = 256},
           .conf_keys = conf_keys(),
           .check_conf = check_conf,
-          .make = make,
-          .unavailable_reason = [] { return std::string(); }};
+          .make = make};
 }
 
 }  // namespace allocmark

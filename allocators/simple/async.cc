@@ -64,8 +64,6 @@ std::unique_ptr<Backend> make(const BackendOptions& options) {
   return std::make_unique<AsyncBackend>(read.conf, options.memory_limit_bytes);
 }
 
-std::string unavailable_reason() { return {}; }
-
 }  // namespace
 
 AsyncConfResult read_async_conf(std::string_view text) {
@@ -300,8 +298,7 @@ BackendEntry async_entry() {
                            .alignment_bytes = 256},
           .conf_keys = conf_keys(),
           .check_conf = check_conf,
-          .make = make,
-          .unavailable_reason = unavailable_reason};
+          .make = make};
 }
 
 }  // namespace allocmark

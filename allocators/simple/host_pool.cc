@@ -1,6 +1,5 @@
-// See host_pool.h.
-#include "allocators/simple/host_pool.h"
-
+// The backend host_pool: the driver's stream-ordered pool of pinned host memory, of CUDA 13.
+// Requests flow in, pinned memory flows out; async.h does the work.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
@@ -11,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "allocators/backend/backend.h"
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/simple/async.h"

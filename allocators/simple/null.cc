@@ -1,11 +1,13 @@
-// Hands out addresses of nothing; see null.h.
-#include "allocators/simple/null.h"
-
+// The null backend: addresses by arithmetic, no memory behind them. Its latency is the harness's
+// own cost, which every report prints beside the allocators' figures. Requests flow in; nothing
+// reaches the CUDA runtime.
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 
+#include "allocators/backend/backend.h"
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 
@@ -20,32 +22,36 @@ constexpr std::uint64_t kSizeBytesMax = std::uint64_t{1} << 48;
 
 std::optional<ErrorText> check_conf(std::string_view conf) { return split_conf(conf, {}).error; }
 
+class NullBackend final : public Backend {
+ public:
+  // Never blocks. Nobody owns anything: the addresses are distinct, aligned and must not be used.
+  [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes,
+                                        cudaStream_t /*stream*/) override {
+    if (size_bytes > kSizeBytesMax) [[unlikely]] {
+      return {.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
+    }
+    // One unit more than needed, so that size 0 gets an address of its own without a branch. 2^63
+    // bytes pass before the counter wraps: 65 million requests of a whole 128 GiB device each.
+    const std::uint64_t step_bytes = (size_bytes & ~(kAlignmentBytes - 1)) + kAlignmentBytes;
+    const std::uint64_t address = next_address_.fetch_add(step_bytes, std::memory_order_relaxed);
+    return {.pointer = reinterpret_cast<void*>(address), .status = AllocateStatus::Ok};
+  }
+
+  void deallocate(void* /*pointer*/, std::uint64_t /*size_bytes*/,
+                  cudaStream_t /*stream*/) override {}
+
+  [[nodiscard]] MemoryStats stats(cudaStream_t /*stream*/) const override { return {}; }
+
+ private:
+  std::atomic<std::uint64_t> next_address_ = kFirstAddress;
+};
+
 std::unique_ptr<Backend> make(const BackendOptions& options) {
   require_good_conf(check_conf(options.conf));
   return std::make_unique<NullBackend>();
 }
 
-std::string unavailable_reason() { return {}; }
-
 }  // namespace
-
-NullBackend::NullBackend() : next_address_(kFirstAddress) {}
-
-AllocateResult NullBackend::allocate(std::uint64_t size_bytes, cudaStream_t /*stream*/) {
-  if (size_bytes > kSizeBytesMax) [[unlikely]] {
-    return {.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
-  }
-  // One unit more than needed, so that size 0 gets an address of its own without a branch. 2^63
-  // bytes pass before the counter wraps: 65 million requests of a whole 128 GiB device each.
-  const std::uint64_t step_bytes = (size_bytes & ~(kAlignmentBytes - 1)) + kAlignmentBytes;
-  const std::uint64_t address = next_address_.fetch_add(step_bytes, std::memory_order_relaxed);
-  return {.pointer = reinterpret_cast<void*>(address), .status = AllocateStatus::Ok};
-}
-
-void NullBackend::deallocate(void* /*pointer*/, std::uint64_t /*size_bytes*/,
-                             cudaStream_t /*stream*/) {}
-
-MemoryStats NullBackend::stats(cudaStream_t /*stream*/) const { return {}; }
 
 BackendEntry null_entry() {
   return {.name = "null",
@@ -57,8 +63,7 @@ BackendEntry null_entry() {
                            .alignment_bytes = kAlignmentBytes},
           .conf_keys = {},
           .check_conf = check_conf,
-          .make = make,
-          .unavailable_reason = unavailable_reason};
+          .make = make};
 }
 
 }  // namespace allocmark

@@ -294,8 +294,6 @@ std::unique_ptr<Backend> make(const BackendOptions& options) {
   return std::make_unique<ThrustPoolBackend>(read.conf);
 }
 
-std::string unavailable_reason() { return {}; }
-
 }  // namespace
 
 ThrustPoolConfResult read_thrust_pool_conf(std::string_view text) {
@@ -322,8 +320,7 @@ BackendEntry thrust_pool_entry() {
                            .alignment_bytes = 16},
           .conf_keys = conf_keys(),
           .check_conf = check_conf,
-          .make = make,
-          .unavailable_reason = unavailable_reason};
+          .make = make};
 }
 
 }  // namespace allocmark

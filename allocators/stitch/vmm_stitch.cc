@@ -34,8 +34,6 @@ std::unique_ptr<Backend> make(const BackendOptions& options) {
   return std::make_unique<VmmStitchBackend>(conf.ranges);
 }
 
-std::string unavailable_reason() { return {}; }
-
 }  // namespace
 
 VmmStitchConf read_vmm_stitch_conf(std::string_view text) {
@@ -273,8 +271,7 @@ BackendEntry vmm_stitch_entry() {
                            .alignment_bytes = 512},
           .conf_keys = conf_keys(),
           .check_conf = check_conf,
-          .make = make,
-          .unavailable_reason = unavailable_reason};
+          .make = make};
 }
 
 }  // namespace allocmark

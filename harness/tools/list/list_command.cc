@@ -80,8 +80,7 @@ std::vector<ListRow> allocator_rows() {
     if (!entry.conf_keys.empty()) {
       text += fmt::format("; keys: {}", fmt::join(entry.conf_keys, ", "));
     }
-    const std::string reason =
-        entry.unavailable_reason == nullptr ? "" : entry.unavailable_reason();
+    const std::string reason = entry.unavailable_reason();
     if (!reason.empty()) {
       text += fmt::format(" (cannot run here: {})", reason);
     }

@@ -81,8 +81,6 @@ std::unique_ptr<Backend> make(const BackendOptions& options) {
   return std::make_unique<RoundedBackend>();
 }
 
-std::string unavailable_reason() { return {}; }
-
 }  // namespace
 
 BackendEntry rounded_entry() {
@@ -91,8 +89,7 @@ BackendEntry rounded_entry() {
           .capabilities = {.any_thread = true, .stream_ordered = true},
           .conf_keys = {},
           .check_conf = check_conf,
-          .make = make,
-          .unavailable_reason = unavailable_reason};
+          .make = make};
 }
 
 }  // namespace allocmark

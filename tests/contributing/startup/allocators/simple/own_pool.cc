@@ -92,8 +92,6 @@ std::unique_ptr<Backend> make(const BackendOptions& options) {
   return std::make_unique<OwnPoolBackend>();
 }
 
-std::string unavailable_reason() { return {}; }
-
 }  // namespace
 
 BackendEntry own_pool_entry() {
@@ -102,8 +100,7 @@ BackendEntry own_pool_entry() {
           .capabilities = {.any_thread = true, .stream_ordered = true},
           .conf_keys = {},
           .check_conf = check_conf,
-          .make = make,
-          .unavailable_reason = unavailable_reason};
+          .make = make};
 }
 
 }  // namespace allocmark

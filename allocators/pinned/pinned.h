@@ -1,5 +1,5 @@
-// The backends host_caching and host_caching@RELEASE: PyTorch's cache of pinned host memory on the
-// CUDA runtime. Requests flow in, pinned memory flows out; ../host_caching decides.
+// The backends of pinned host memory that are no driver's pool. Requests flow in, pinned memory
+// flows out; each is at the end of the file of its name.
 #pragma once
 
 #include <vector>
@@ -12,5 +12,7 @@ namespace allocmark {
 [[nodiscard]] BackendEntry host_caching_entry();
 // One for each release, the oldest first.
 [[nodiscard]] std::vector<BackendEntry> host_caching_releases();
+[[nodiscard]] BackendEntry host_exact_entry();
+[[nodiscard]] BackendEntry cupy_pinned_entry();
 
 }  // namespace allocmark
