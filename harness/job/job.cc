@@ -64,10 +64,12 @@ void refuse(std::string_view what, const std::exception& error) {
 }
 
 ChildCommand command(std::string_view name, std::string request, const JobPlace& place) {
+  const std::string program_path =
+      place.program_path.empty() ? own_program_path() : place.program_path;
   std::vector<std::pair<std::string, std::string>> changes;
-  if (!place.device.empty()) changes = runtime_environment(place.device, place.program_path);
+  if (!place.device.empty()) changes = runtime_environment(place.device, program_path);
   changes.insert(changes.end(), place.environment.begin(), place.environment.end());
-  std::vector<std::string> argv{place.program_path, "cell", std::to_string(getpid())};
+  std::vector<std::string> argv{program_path, "cell", std::to_string(getpid())};
   // Other builds of this program, too, start cells without an option.
   if (name != "cell") argv.insert(argv.end(), {fmt::format("--{}", name), place.device});
   return {.argv = std::move(argv),

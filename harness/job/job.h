@@ -5,7 +5,7 @@
 //
 //   inline constexpr Job<SearchSpec, SearchResult> kSearch{.name = "search", ...};
 //   const JobEntry kSearchJob = job_entry<kSearch>();  // its row; its name: harness/tools
-//   SearchResult result = ask_job(kSearch, spec, {.program_path = ..., .device = "sim:h200"});
+//   SearchResult result = ask_job(kSearch, spec, {.device = "sim:h200"});
 #pragma once
 
 #include <functional>
@@ -42,7 +42,7 @@ using JobEnvironment = std::vector<std::pair<std::string, std::string>>;
 
 // Where a job's process runs.
 struct JobPlace {
-  std::string program_path;         // what is started
+  std::string program_path = {};    // what is started; empty: this program
   std::string device = {};          // whose runtime it gets
   JobEnvironment environment = {};  // besides this process's own
   double timeout_s = 0;             // 0 = none

@@ -6,10 +6,19 @@ import json
 
 from load import SCHEMA_MAJOR, ReportError
 
-CAUSES = ("capacity", "rounding", "stranded", "fragmentation", "unknown", "pending", "limit", "other_process", "refused", "host_lost")
-# What readers see of them, as results/oom_causes.cc has it.
-CAUSE_WORDS = {"stranded": "kept for other streams", "pending": "waits for events", "limit": "limit of the process", "other_process": "another process's cache",
-               "refused": "the allocator refused", "host_lost": "the host hangs"}
+CAUSE_WORDS = {
+    "capacity": "capacity",
+    "rounding": "rounding",
+    "stranded": "kept for other streams",
+    "fragmentation": "fragmentation",
+    "unknown": "unknown",
+    "pending": "waits for events",
+    "limit": "limit of the process",
+    "other_process": "another process's cache",
+    "refused": "the allocator refused",
+    "host_lost": "the host hangs",
+}
+CAUSES = tuple(CAUSE_WORDS)
 PERCENTILES = ("p50", "p90", "p99", "p999")
 # Latencies of requests to a server: the name in the tables, and in the cell's `requests`.
 REQUEST_LATENCIES = (("request", "latency"), ("request_first_token", "first_token_latency"), ("request_delay", "delay"))

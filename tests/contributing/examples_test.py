@@ -24,7 +24,8 @@ EXAMPLES = ("backend", "startup", "workload", "importer", "metric", "chart", "ca
 # They change a struct that most of the sources see, so only what they touch is compiled, and nothing is linked.
 CHECKED = ("cause", "fact")
 # What the page calls them where that is not "a" and the name.
-NAMES = {"importer": "an importer", "startup": "a backend with a start-up of the process", "cause": "a cause of OOM", "fact": "a fact at the first OOM"}
+NAMES = {"importer": "an importer", "command": "a command with a job in another process",
+         "startup": "a backend with a start-up of the process", "cause": "a cause of OOM", "fact": "a fact at the first OOM"}
 # Settings of the build that the copy has to share, so that objects of both fit together. It compiles each file by itself.
 SHARED = re.compile(r"(ALLOCMARK_\w+|CMAKE_BUILD_TYPE|CMAKE_(C|CXX|CUDA)_(FLAGS\w*|COMPILER|COMPILER_LAUNCHER)|CUDA\w*):\w+=(.+)")
 
@@ -214,9 +215,18 @@ class Examples(unittest.TestCase):
     def test_what_changes_a_struct_of_all_compiles_where_it_is_touched(self):
         self.assertTrue(compile_touched(set().union(*(self.touched[example] for example in CHECKED)), "-fsyntax-only"))
 
+    def test_the_examples_raise_the_version_of_the_schema(self):
+        version = re.compile(r'kSchemaVersion = "1\.(\d+)\.')
+        now = int(version.search((SOURCE / "results/schema.h").read_text())[1])
+        for example in CHECKED:
+            raised = int(version.search((HERE / example / "lines.txt").read_text())[1])
+            self.assertGreater(raised, now, f"{example}/lines.txt: the next version is 1.{now + 1}.0")
+
     def test_the_command_is_in_the_help_and_answers(self):
         self.assertIn("Say how many bytes a size is", run(self.program, "--help"))
         self.assertEqual(run(self.program, "size", "24GiB"), "25769803776 24.0 GiB\n")
+        # A process of its own asks the device.
+        self.assertEqual(run(self.program, "size", "8GiB", "--of", "sim:example-80"), "8589934592 8.00 GiB, 10.0 % of sim:example-80\n")
         bad = subprocess.run([self.program, "size", "24"], capture_output=True, text=True)
         self.assertEqual((bad.returncode, bad.stdout), (2, ""))
 

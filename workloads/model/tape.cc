@@ -166,7 +166,7 @@ void Tape::end_reentrant(Var* output) {
 
 // The nodes above this one are done, so the segment's own nodes take their places. Its input is a
 // leaf whose gradient gathers at this node.
-void Tape::run_reentrant(std::size_t index, const Recompute& recompute) {
+void Tape::run_reentrant(std::size_t index, const RecomputeSegment& recompute) {
   Grad incoming = std::move(nodes_[index].gradient);
   nodes_[index].gradient = {};
   SegmentInput segment = segments_[static_cast<std::size_t>(nodes_[index].sizes[0])].input;
@@ -240,7 +240,7 @@ void Tape::begin_backward(const Var& loss, Tensor gradient) {
   nodes_[static_cast<std::size_t>(loss.edge)].gradient.tensor = root_gradient_;
 }
 
-bool Tape::backward(std::size_t node_count, const Recompute& recompute) {
+bool Tape::backward(std::size_t node_count, const RecomputeSegment& recompute) {
   for (; node_count > 0 && position_ > 0; --node_count) {
     Node& node = nodes_[--position_];
     if (node.backward == nullptr) {

@@ -125,7 +125,7 @@ struct Graph {
 };
 
 // Runs a segment's forward again and returns its output.
-using Recompute = std::function<Var(const SegmentInput&)>;
+using RecomputeSegment = std::function<Var(const SegmentInput&)>;
 
 class Tape {
  public:
@@ -179,7 +179,7 @@ class Tape {
   // Backward. `recompute` runs the forward of a checkpointed segment again.
   void begin_backward(const Var& loss, Tensor gradient);
   // At most `node_count` nodes; false once all are done.
-  bool backward(std::size_t node_count, const Recompute& recompute);
+  bool backward(std::size_t node_count, const RecomputeSegment& recompute);
   // Changes places with another graph of the same parameters; not within a backward.
   void swap_graph(Graph* other);
   // How many nodes the graph has; those from `first` on reach no loss: what they saved goes.
@@ -243,7 +243,7 @@ class Tape {
  private:
   void time_write(std::uint64_t size_bytes);
   void run(Node& node);
-  void run_reentrant(std::size_t index, const Recompute& recompute);
+  void run_reentrant(std::size_t index, const RecomputeSegment& recompute);
   void reduce(Backprop* backprop, std::size_t index);
   void deliver(std::int32_t edge, Grad gradient);
   void accumulate(Grad* buffer, Grad gradient, std::uint32_t stream);

@@ -204,8 +204,7 @@ std::vector<Finding> conduct(const Setup& setup) {
     commands.push_back(
         command_of(kConformance,
                    {.rule = std::string(rule.name), .conf = setup.conf, .limit_s = setup.limit_s},
-                   {.program_path = setup.program_path,
-                    .device = setup.device,
+                   {.device = setup.device,
                     .environment = {{"SIMCUDA_DEVICES", kDeviceCount}},
                     .timeout_s = kRuleLimits * setup.limit_s}));
   }

@@ -15,7 +15,6 @@ struct Finding {
 };
 
 struct Setup {
-  std::string program_path;
   std::string device;   // simulated
   std::string conf;     // of the backend pluggable
   double limit_s = 20;  // of each call of the plugin; a rule may take six times as long

@@ -23,7 +23,6 @@
 #include "allocators/plugins/pluggable.h"
 #include "base/json_text.h"
 #include "base/output_file.h"
-#include "base/own_process.h"
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/run/plan.h"
 #include "harness/shell/question/known_allocators.h"
@@ -292,8 +291,7 @@ std::vector<Finding> findings_of(const ConformanceCommand& command, const std::s
   if (const auto error = simulated_plugin_error(read_pluggable_conf(conf).conf)) {
     throw UsageError(*error);
   }
-  std::vector<Finding> findings = conformance::conduct({.program_path = own_program_path(),
-                                                        .device = command.device,
+  std::vector<Finding> findings = conformance::conduct({.device = command.device,
                                                         .conf = conf,
                                                         .limit_s = command.timeout_s,
                                                         .rules = command.rules});

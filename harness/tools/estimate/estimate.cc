@@ -220,11 +220,9 @@ JobEstimate estimate_job(const EstimateSpec& spec) {
   return Estimator(spec, open_job(spec.workload, spec.seed)).run();
 }
 
-JobEstimate estimate_in_child(const EstimateSpec& spec, const std::string& device,
-                              const std::string& program_path) {
+JobEstimate estimate_in_child(const EstimateSpec& spec, const std::string& device) {
   return ask_job(kEstimate, spec,
-                 {.program_path = program_path,
-                  .device = device,
+                 {.device = device,
                   .environment = {{"SIMCUDA_HOST_CACHES", "warm"}, {"SIMCUDA_COSTS", "mean"}}});
 }
 

@@ -55,7 +55,6 @@ struct JobEstimate {
 [[nodiscard]] JobEstimate estimate_job(const EstimateSpec& spec);
 
 // The same in a process of its own with that device.
-[[nodiscard]] JobEstimate estimate_in_child(const EstimateSpec& spec, const std::string& device,
-                                            const std::string& program_path);
+[[nodiscard]] JobEstimate estimate_in_child(const EstimateSpec& spec, const std::string& device);
 
 }  // namespace allocmark

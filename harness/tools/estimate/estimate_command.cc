@@ -121,8 +121,7 @@ ExitCode run_estimate(const EstimateCommand& command) {
 
   // A private pool takes address space as a stream does.
   const std::uint64_t space_count = source->header().stream_count + pool_count_of(*source);
-  answer.estimate =
-      estimate_in_child(spec, roomy_device(job.device, space_count), own_program_path());
+  answer.estimate = estimate_in_child(spec, roomy_device(job.device, space_count));
   answer.notes.insert(answer.notes.end(), answer.estimate.notes.begin(),
                       answer.estimate.notes.end());
   answer.release_text = fmt::format("{}, {}", release.rules->name(), release.basis);

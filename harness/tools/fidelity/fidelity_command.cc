@@ -25,7 +25,6 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "base/output_file.h"
-#include "base/own_process.h"
 #include "harness/shell/registry.h"
 #include "harness/tools/fidelity/fidelity.h"
 #include "harness/tools/fidelity/fidelity_page.h"
@@ -139,7 +138,7 @@ void replay(std::vector<ProgramComparison>* comparisons, const std::vector<std::
                         .generated = as_workload(own.workload),
                         .seed = seed});
   }
-  std::vector<std::vector<ReplayPair>> pairs = replay_pairs(requests, confs, own_program_path());
+  std::vector<std::vector<ReplayPair>> pairs = replay_pairs(requests, confs);
   for (std::size_t i = 0; i < pairs.size(); ++i) (*comparisons)[i].replays = std::move(pairs[i]);
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/own_process.h"
 #include "base/shell_text.h"
 #include "harness/core/run/run.h"
 
@@ -49,8 +50,7 @@ ReplayNumbers numbers_of(const CellResult& result) {
 }  // namespace
 
 std::vector<std::vector<ReplayPair>> replay_pairs(const std::vector<ReplayRequest>& requests,
-                                                  const std::vector<std::string>& confs,
-                                                  const std::string& program_path) {
+                                                  const std::vector<std::string>& confs) {
   // A workload that several requests share runs once.
   std::map<std::string, ReplayNumbers> results;
   std::vector<CellSpec> specs;
@@ -67,7 +67,7 @@ std::vector<std::vector<ReplayPair>> replay_pairs(const std::vector<ReplayReques
   const InterruptGuard interrupt;
   const bool completed =
       run_cells(specs,
-                {.program_path = program_path,
+                {.program_path = own_program_path(),
                  .job_count = default_job_count(kFidelityDevice),
                  .interrupt = &interrupt},
                 [&](const CellResult& result) { results[result.key.id()] = numbers_of(result); });

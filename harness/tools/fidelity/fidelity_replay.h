@@ -32,7 +32,6 @@ struct ReplayRequest {
 // For every request a pair per config string, in the order given. Throws CellsError where a
 // replay crashes or is interrupted.
 [[nodiscard]] std::vector<std::vector<ReplayPair>> replay_pairs(
-    const std::vector<ReplayRequest>& requests, const std::vector<std::string>& confs,
-    const std::string& program_path);
+    const std::vector<ReplayRequest>& requests, const std::vector<std::string>& confs);
 
 }  // namespace allocmark

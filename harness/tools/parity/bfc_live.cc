@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 #include "allocators/plugins/bfc_library.h"
 #include "base/error.h"
-#include "base/own_process.h"
 #include "harness/job/job.h"
 #include "harness/tools/parity/bfc_program.h"
 #include "harness/tools/parity/parity_input.h"
@@ -68,8 +67,7 @@ void print_totals(const BfcTotals& totals, const std::string& rules) {
 
 BfcLiveResult compare_program(const BfcLiveRequest& request) {
   return ask_job(kBfcLive, request,
-                 {.program_path = own_program_path(),
-                  .device = "sim:h200",
+                 {.device = "sim:h200",
                   // Warnings of every collection and refusal would go to the terminal.
                   .environment = {{"TF_CPP_MIN_LOG_LEVEL", "3"}},
                   .timeout_s = kBfcSecondsMax});

@@ -10,7 +10,6 @@
 #include "allocators/plugins/torch_host.h"
 #include "allocators/registry.h"
 #include "base/error.h"
-#include "base/own_process.h"
 #include "harness/job/job.h"
 #include "harness/tools/parity/host_program.h"
 #include "harness/tools/parity/parity_input.h"
@@ -91,9 +90,7 @@ ExitCode host_live_command(const ParityCommand& command) {
         ask_job(kHostLive,
                 {.version = command.pytorch,
                  .program = {.seed = seed, .operation_count = count, .pytorch = entry.release}},
-                {.program_path = own_program_path(),
-                 .device = "sim:h200",
-                 .timeout_s = kProgramSecondsMax});
+                {.device = "sim:h200", .timeout_s = kProgramSecondsMax});
     totals.add(result);
     if (result.operation.empty()) continue;
     fmt::print("seed {} (conf '{}'), operation {} ({}) differs\n  PyTorch: {}\n  ours:    {}\n",

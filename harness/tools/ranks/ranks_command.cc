@@ -82,8 +82,7 @@ ExitCode ranks_command(const RanksCommand& command) {
   std::vector<std::string> workloads;
   for (const RankSpec& rank : spec.ranks) workloads.push_back(rank.workload);
   spec.allocator = allocator_for(spec.allocator, workloads);
-  const std::string program = own_program_path();
-  const DeviceChoice choice = choose_device(command.device, program);
+  const DeviceChoice choice = choose_device(command.device, own_program_path());
   if (!choice.note.empty()) fmt::print(stderr, "{}\n", choice.note);
   if (choice.device.starts_with("cuda:") && choice.device != "cuda:0") {
     throw UsageError({.what = "ranks are on the machine's GPUs from 0 on",
@@ -92,8 +91,7 @@ ExitCode ranks_command(const RanksCommand& command) {
                       .got = choice.device,
                       .next = "hide GPUs with CUDA_VISIBLE_DEVICES"});
   }
-  const std::vector<RankRow> rows =
-      run_ranks_in_child(spec, {.device = choice.device, .program_path = program});
+  const std::vector<RankRow> rows = run_ranks_in_child(spec, choice.device);
   if (command.format == "json") {
     fmt::print("{}\n", to_json(rows));
   } else {

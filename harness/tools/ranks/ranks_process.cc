@@ -94,11 +94,10 @@ std::string to_json(const std::vector<RankRow>& rows) {
       {"kind", "ranks"}, {"schema_version", "1.0.0"}, {"ranks", ranks}, {"findings", findings}});
 }
 
-std::vector<RankRow> run_ranks_in_child(const RanksSpec& spec, const RanksPlace& place) {
-  return ask_job(kRanks, spec,
-                 {.program_path = place.program_path,
-                  .device = place.device,
-                  .environment = {{"SIMCUDA_DEVICES", std::to_string(spec.ranks.size())}}});
+std::vector<RankRow> run_ranks_in_child(const RanksSpec& spec, const std::string& device) {
+  return ask_job(
+      kRanks, spec,
+      {.device = device, .environment = {{"SIMCUDA_DEVICES", std::to_string(spec.ranks.size())}}});
 }
 
 std::string render_ranks(const RanksSpec& spec, const std::vector<RankRow>& rows) {

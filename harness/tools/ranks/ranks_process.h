@@ -15,11 +15,8 @@ namespace allocmark {
 
 // Starts this program again, with simcuda in front where the device is simulated. What the child
 // throws is thrown here.
-struct RanksPlace {
-  std::string device, program_path;
-};
 [[nodiscard]] std::vector<RankRow> run_ranks_in_child(const RanksSpec& spec,
-                                                      const RanksPlace& place);
+                                                      const std::string& device);
 
 // A line per rank, then the findings.
 [[nodiscard]] std::string render_ranks(const RanksSpec& spec, const std::vector<RankRow>& rows);

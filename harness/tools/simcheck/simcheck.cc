@@ -96,12 +96,11 @@ std::optional<Difference> difference_alone(const Lab& lab, const Job& job) {
 
 }  // namespace
 
-Lab make_lab(std::string program_path, std::string on, std::string against, double timeout_s) {
-  return [program_path = std::move(program_path), devices = std::vector{on, against}, timeout_s](
-             int side, const std::vector<Job>& jobs) {
+Lab make_lab(std::string on, std::string against, double timeout_s) {
+  return [devices = std::vector{on, against}, timeout_s](int side, const std::vector<Job>& jobs) {
     const std::string& device = devices[static_cast<std::size_t>(side)];
-    const ChildOutcome outcome = run_child(command_of(
-        kSide, jobs, {.program_path = program_path, .device = device, .timeout_s = timeout_s}));
+    const ChildOutcome outcome =
+        run_child(command_of(kSide, jobs, {.device = device, .timeout_s = timeout_s}));
     if (outcome.result.empty() && outcome.exit_code == static_cast<int>(ExitCode::NotReady)) {
       throw EnvironmentError({.what = "the check cannot run on " + device,
                               .where = "",

@@ -18,8 +18,7 @@ namespace allocmark::simcheck {
 using Lab = std::function<std::vector<std::string>(int side, const std::vector<Job>& jobs)>;
 
 // Processes on two devices, both at once where the devices are different.
-[[nodiscard]] Lab make_lab(std::string program_path, std::string on, std::string against,
-                           double timeout_s);
+[[nodiscard]] Lab make_lab(std::string on, std::string against, double timeout_s);
 
 struct Difference {
   std::size_t job = 0;

@@ -16,7 +16,6 @@
 
 #include "base/bytes.h"
 #include "base/output_file.h"
-#include "base/own_process.h"
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/run/plan.h"
 #include "harness/shell/question/known_allocators.h"
@@ -170,8 +169,7 @@ ExitCode simcheck_command(const SimcheckCommand& command) {
   check_device(command.against);
   const std::vector<Setting> settings = settings_of(command);
   const std::vector<simcheck::Program> programs = programs_of(command);
-  const simcheck::Lab lab =
-      simcheck::make_lab(own_program_path(), command.on, command.against, kTimeoutS);
+  const simcheck::Lab lab = simcheck::make_lab(command.on, command.against, kTimeoutS);
   std::uint64_t differing = 0, answers = 0, failures = 0, unanswered = 0;
   for (const Setting& setting : settings) {
     std::uint64_t differing_here = 0;

@@ -154,12 +154,12 @@ bool is_sound(const std::vector<ThreadsRow>& rows) {
 
 // Each round begins with the other side.
 ThreadsComparison compare_sides(const std::vector<ThreadsSpec>& sides, std::uint32_t round_count,
-                                const ThreadsPlace& place) {
+                                const std::string& device) {
   std::vector<ThreadsRounds> rounds(2);
   for (std::uint32_t round = 0; round < round_count; ++round) {
     for (std::uint32_t turn = 0; turn < 2; ++turn) {
       const std::uint32_t side = (round + turn) % 2;
-      rounds[side].push_back(run_threads_in_child(sides[side], place));
+      rounds[side].push_back(run_threads_in_child(sides[side], device));
     }
   }
   return compare_threads(rounds[0], rounds[1]);
@@ -168,8 +168,7 @@ ThreadsComparison compare_sides(const std::vector<ThreadsSpec>& sides, std::uint
 ExitCode threads_command(const ThreadsCommand& command) {
   ThreadsSpec spec = command.spec;
   spec.conf = conf_of_user(command.conf);
-  const std::string program = own_program_path();
-  const DeviceChoice choice = choose_device(command.device, program);
+  const DeviceChoice choice = choose_device(command.device, own_program_path());
   spec.order = command.order == "turns" ? ThreadOrder::Turns : ThreadOrder::Free;
   spec.shares_streams = command.streams == "shared";
   spec.table = command.table == "one"     ? TableLock::One
@@ -179,14 +178,13 @@ ExitCode threads_command(const ThreadsCommand& command) {
     print_warning("warning: " + reason);
   }
   if (!choice.note.empty()) fmt::print(stderr, "{}\n", choice.note);
-  const ThreadsPlace place{.device = choice.device, .program_path = program};
   const bool as_json = command.format == "json";
   if (!command.ab.empty()) {
     std::vector<ThreadsSpec> sides;
     for (const std::string& side : command.ab) {
       sides.push_back(with_allocator(spec, side, choice.device));
     }
-    const ThreadsComparison comparison = compare_sides(sides, command.round_count, place);
+    const ThreadsComparison comparison = compare_sides(sides, command.round_count, choice.device);
     if (as_json) {
       fmt::print("{}\n", to_json(comparison));
     } else {
@@ -195,7 +193,7 @@ ExitCode threads_command(const ThreadsCommand& command) {
     return comparison.passed() ? ExitCode::Pass : ExitCode::Regression;
   }
   spec = with_allocator(spec, spec.allocator, choice.device);
-  const std::vector<ThreadsRow> rows = run_threads_in_child(spec, place);
+  const std::vector<ThreadsRow> rows = run_threads_in_child(spec, choice.device);
   if (as_json) {
     fmt::print("{}\n", to_json(rows));
   } else {

@@ -74,11 +74,10 @@ std::string to_json(const std::vector<ThreadsRow>& rows) {
   return json_text(OrderedJson{{"kind", "threads"}, {"schema_version", "1.1.0"}, {"rows", list}});
 }
 
-std::vector<ThreadsRow> run_threads_in_child(const ThreadsSpec& spec, const ThreadsPlace& place) {
-  return ask_job(kThreads, spec,
-                 {.program_path = place.program_path,
-                  .device = place.device,
-                  .environment = {{"SIMCUDA_DEVICES", std::to_string(spec.device_count)}}});
+std::vector<ThreadsRow> run_threads_in_child(const ThreadsSpec& spec, const std::string& device) {
+  return ask_job(
+      kThreads, spec,
+      {.device = device, .environment = {{"SIMCUDA_DEVICES", std::to_string(spec.device_count)}}});
 }
 
 std::string render_threads(const ThreadsSpec& spec, const std::vector<ThreadsRow>& rows) {

@@ -14,11 +14,8 @@ namespace allocmark {
 
 // Starts this program again, with simcuda in front where the device is simulated. What the child
 // throws is thrown here.
-struct ThreadsPlace {
-  std::string device, program_path;
-};
 [[nodiscard]] std::vector<ThreadsRow> run_threads_in_child(const ThreadsSpec& spec,
-                                                           const ThreadsPlace& place);
+                                                           const std::string& device);
 
 // A line per number of threads.
 [[nodiscard]] std::string render_threads(const ThreadsSpec& spec,

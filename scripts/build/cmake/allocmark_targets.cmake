@@ -39,13 +39,13 @@ function(allocmark_together)
   endif()
 endfunction()
 
-# allocmark_room(SOURCES file... UNTIMED file... USES room... LIBS target... [TOGETHER | WARM | COLD]): the room of this folder
-# as a library. Its target is named after its path, allocmark_harness_core_replay. USES are the rooms it may include:
+# allocmark_room(SOURCES file... UNTIMED file... COMMANDS name... JOBS name... USES room... LIBS target... [TOGETHER | WARM | COLD]):
+# the room of this folder as a library. The program has its COMMANDS and JOBS: for size and size these are kSizeCommand and kSizeJob. Its target is named after its path, allocmark_harness_core_replay. USES are the rooms it may include:
 # scripts/check/rooms.py holds the code to them. Files of a room whose calls are timed are compiled one by one, so that they stay as
 # the preset dev tests them; no timed call passes through its UNTIMED files, nor through a COLD or WARM room
 # (allocmark_units.cmake). The files of a TOGETHER room are compiled as one.
 function(allocmark_room)
-  cmake_parse_arguments(arg "COLD;WARM;TOGETHER" "" "SOURCES;UNTIMED;USES;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "COLD;WARM;TOGETHER" "" "SOURCES;UNTIMED;COMMANDS;JOBS;USES;LIBS" ${ARGN})
   file(RELATIVE_PATH room ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   string(REPLACE "/" "_" target allocmark_${room})
   list(TRANSFORM arg_USES REPLACE "/" "_")
@@ -79,6 +79,11 @@ function(allocmark_room)
   string(TOUPPER "${kind}" upper)
   if(kind AND ALLOCMARK_${upper}_UNITS GREATER 0)
     allocmark_unit_room(${kind} ${target} ${how})
+  endif()
+  if(arg_COMMANDS OR arg_JOBS)
+    set_property(GLOBAL APPEND PROPERTY allocmark_tool_rooms ${target})
+    set_property(GLOBAL APPEND PROPERTY allocmark_commands ${arg_COMMANDS})
+    set_property(GLOBAL APPEND PROPERTY allocmark_jobs ${arg_JOBS})
   endif()
 endfunction()
 
