@@ -1,4 +1,5 @@
-// The one table of what a result holds: every field's stored name and meaning, in the order in
+// The one table of what a result holds, with the headers of fields that it includes (those of the
+// environment are in environment_fields.h): every field's stored name and meaning, in the order in
 // which it is written. The JSON writer, the JSON reader and the CSV writer walk it, and
 // results/schema.json and the tables of results/DEFINITIONS.md are made from it
 // (scripts/check/approve_goldens.sh), so none of them can disagree. Flows in: a struct of schema.h,

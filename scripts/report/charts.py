@@ -245,13 +245,14 @@ def timeline_chart(cell, timeline, style, moment_count=MOMENTS_MAX):
     return drawing.render()
 
 
+# Name, function, caption on the page; without one it is the name of the metric that the answer is about.
 EXPERIMENT_CHARTS = (
-    ("cost", cost_chart),
-    ("memory", memory_chart),
-    ("oom", oom_chart),
-    ("latency", latency_chart),
-    ("slow", slow_chart),
-    ("tails", tails_chart),
+    ("cost", cost_chart, ""),
+    ("memory", memory_chart, "Peak memory beyond the requested peak"),
+    ("oom", oom_chart, "Failed requests by cause; passes with an OOM (95 % interval)"),
+    ("latency", latency_chart, "Latency of allocate"),
+    ("slow", slow_chart, "Slow paths in one pass"),
+    ("tails", tails_chart, "Tail of allocate's latency"),
 )
 
 
@@ -262,7 +263,7 @@ def render_charts(run):
     charts = []
     for experiment in experiments:
         name = experiment["id"]
-        charts += [(f"{name}-{kind}.svg", make(experiment, letters, style)) for kind, make in EXPERIMENT_CHARTS]
+        charts += [(f"{name}-{kind}.svg", make(experiment, letters, style)) for kind, make, _ in EXPERIMENT_CHARTS]
         for cell in experiment["cells"]:
             path = run.timelines.get(cell["cell_id"])
             timeline = path and read_timeline(path, run.notes)

@@ -33,13 +33,6 @@ OOM_FIELDS = ("event_index", "id", "size_bytes", "stream", "cause", "free_larges
 PASS_FIELDS = ("allocate_latency_ns_p50", "allocate_latency_ns_p99", "deallocate_latency_ns_p50", "wall_ns")
 # All charts of experiments together.
 CHART_CHARACTERS_MAX = 4_000_000
-CAPTIONS = {
-    "memory": "Peak memory beyond the requested peak",
-    "oom": "Failed requests by cause; passes with an OOM (95 % interval)",
-    "latency": "Latency of allocate",
-    "slow": "Slow paths in one pass",
-    "tails": "Tail of allocate's latency",
-}
 
 
 def _compact(value):
@@ -216,7 +209,7 @@ def _charts_of(experiments, letters, style):
     for experiment in sorted(experiments, key=_importance):
         made = []
         if used <= CHART_CHARACTERS_MAX:
-            made = [(kind, CAPTIONS.get(kind, ""), make(experiment, letters, style)) for kind, make in EXPERIMENT_CHARTS]
+            made = [(kind, caption, make(experiment, letters, style)) for kind, make, caption in EXPERIMENT_CHARTS]
             name = experiment["answer"]["metric"]["name"]
             made = [(kind, caption or name[0].upper() + name[1:], svg) for kind, caption, svg in made if svg]
             used += sum(len(svg) for _, _, svg in made)

@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "allocators/caching/config.h"
+#include "allocators/caching/release.h"
 #include "allocators/registry.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -80,11 +81,13 @@ void check_without(const JobOptions& job) {
   for (const std::string& word : job.without) {
     const std::string key = word.substr(0, word.find(':'));
     if (std::ranges::find(known, key) != known.end()) continue;
-    throw UsageError({.what = "no key of PyTorch's config string",
-                      .where = "--without",
-                      .wanted = "a key such as expandable_segments",
-                      .got = "'" + word + "'",
-                      .next = suggest(key, known, "allocmark explain --pytorch 2.15")});
+    throw UsageError(
+        {.what = "no key of PyTorch's config string",
+         .where = "--without",
+         .wanted = "a key such as expandable_segments",
+         .got = "'" + word + "'",
+         .next =
+             suggest(key, known, "allocmark explain --pytorch " + caching::newest_rules().name())});
   }
 }
 

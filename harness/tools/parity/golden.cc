@@ -3,6 +3,8 @@
 #include <charconv>
 #include <unordered_map>
 
+#include <fmt/format.h>
+#include "allocators/caching/release.h"
 #include "base/error.h"
 
 namespace allocmark::caching {
@@ -53,7 +55,9 @@ class Reader {
     const std::string_view release = line_.substr(kMark.size());
     golden_.rules = find_rules(release);
     if (golden_.rules == nullptr)
-      fail("there are no rules for the golden's release", "2.9 to 2.15", std::string(release));
+      fail("there are no rules for the golden's release",
+           fmt::format("{} to {}", all_rules().front().name(), newest_rules().name()),
+           std::string(release));
     return true;
   }
 
