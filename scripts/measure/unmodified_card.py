@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Does a program that knows nothing of allocmark take on simcuda what it takes on a card? The programs are those of unmodified_jobs.py.
 
-usage: unmodified_card.py run FILE.jsonl [--only NAME,...]   each program in a process of its own, on the CUDA that is there:
+usage: unmodified_card.py run FILE.jsonl [--only NAME,...] [--values]  each program in a process of its own, on the CUDA that is there:
                                                              under `simcuda-run --kernels nothing`, or on a GPU
        unmodified_card.py page FOLDER                        FOLDER/README.md from card.jsonl there and, by the card's name,
                                                              simulated-h200.jsonl or simulated-h100.jsonl
+
+--values: with small_values.py, which gives small tensors their values (on simcuda).
 
 A row is what PyTorch counted (torch.cuda.memory_stats) and what the device had in use at the program's end, or the error.
 """
@@ -28,7 +30,8 @@ def run(arguments):
     with open(arguments.file, "a") as file:
         for name in names:
             try:
-                done = subprocess.run([sys.executable, HERE, "one", name], capture_output=True, text=True, timeout=TIMEOUT_S)
+                beside = [HERE.parent.parent / "record" / "small_values.py"] if arguments.values else []
+                done = subprocess.run([sys.executable, *beside, HERE, "one", name], capture_output=True, text=True, timeout=TIMEOUT_S)
                 line = next((line for line in done.stdout.splitlines() if line.startswith("{")), "")
                 row = json.loads(line) if line else {"error": (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][:200]}
             except subprocess.TimeoutExpired:
@@ -76,7 +79,7 @@ def page(arguments):
     simulated = read(arguments.folder / f"simulated-{'h100' if 'H100' in any_card['device'] else 'h200'}.jsonl")
     notes = arguments.folder / "notes.md"
     rows, equal, judged, both = [], 0, 0, {"live": [], "reserved": []}
-    for name in NAMED:
+    for name in [name for name in NAMED if name in simulated or name in card]:
         said, measured = simulated.get(name, {"error": "not run"}), card.get(name, {"error": "not run"})
         if "error" in said or "error" in measured:
             rows.append(f"| `{name}` | {said.get('error', 'ran')} | {measured.get('error', 'ran')} | | | | |")
@@ -115,6 +118,7 @@ def main():
     of_run = commands.add_parser("run")
     of_run.add_argument("file", type=pathlib.Path)
     of_run.add_argument("--only", default="")
+    of_run.add_argument("--values", action="store_true")
     of_run.set_defaults(call=run)
     of_one = commands.add_parser("one")
     of_one.add_argument("name", choices=sorted(NAMED))

@@ -3,6 +3,8 @@ Each is a function without arguments; they need PyTorch, most transformers. A pr
 import contextlib
 import os
 
+from unmodified_reads import READING, language_model
+
 # Programs whose memory hangs on values that kernels compute, or on how long they take. simcuda computes no values, and its kernels take no
 # time: they are run to show what becomes of them.
 BY_VALUES = {
@@ -14,14 +16,6 @@ ENVIRONMENTS = {
     "qwen_expandable": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
     "qwen_max_split": {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"},
 }
-
-
-def language_model(kind, **keys):
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    with torch.device("cuda"):
-        return AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **keys), dtype=keys.get("dtype", torch.bfloat16))
 
 
 def small_qwen():
@@ -79,7 +73,7 @@ def half_with_scaler():
 
 
 def llama_decode():
-    """Token after token. transformers' generate() asks the device whether a sequence has ended, and simcuda never says yes."""
+    """Token after token. transformers' generate() asks the device whether a sequence has ended."""
     import torch
     from transformers import DynamicCache
 
@@ -303,7 +297,7 @@ def fully_sharded():
 
 JOBS = [qwen_train, qwen_checkpointed, gpt2_autocast, llama_decode, convolutions, volumes_half, vit_infer, bert_pinned, recurrent,
         algebra, fourier, compiled, captured_step, largest_batch, masked_rows, data_parallel, fully_sharded, half_with_scaler,
-        convolutions_timed]
+        convolutions_timed, *READING]
 NAMED = {**{one.__name__: one for one in JOBS}, "qwen_expandable": qwen_train, "qwen_max_split": qwen_train}
 
 

@@ -1,23 +1,21 @@
 #!/usr/bin/env python3
 """Runs a PyTorch program on simcuda, without a GPU, and records what it asks of the allocator.
 
-usage: record_without_gpu.py --simcuda FOLDER --out FILE [--card NAME] [--count N] [--check 0] SCRIPT.py ARGS...     your script
-       record_without_gpu.py --simcuda FOLDER --list FILE [--jobs N] [--card NAME] [--count N] [--check 0]           many scripts
-       record_without_gpu.py --simcuda FOLDER --out FOLDER [--lone RANK] [--count N] [--check 0] NAME...            references/
+usage: record_without_gpu.py --simcuda FOLDER --out FILE [--card NAME] SCRIPT.py ARGS...  your script
+       record_without_gpu.py --simcuda FOLDER --list FILE [--jobs N] [--card NAME]        many scripts
+       record_without_gpu.py --simcuda FOLDER --out FOLDER [--lone RANK] NAME...         references/
 
-Operators and allocator are PyTorch's own. Kernels and cuBLAS do nothing, so all numbers are zero: a script makes its model from a
-configuration, on the device, and needs no weights. cuDNN's attention and batch norm are replaced by ones with the tensors and the
-workspace of recordings, its convolutions by ones without workspaces, or for a script with --card by ones that copy images, results
-and weights for kernels larger than one pixel; Fourier transforms, QR, SVD, inverses and solutions have their results alone. A
-generation never ends early. The simulated card has 1 TiB, so that a job which would run out of memory is recorded, too.
+Operators and allocator are PyTorch's own. Kernels and cuBLAS do nothing: a script makes its model from a configuration, on the
+device, and needs no weights. What it branches on has values nevertheless (small_values.py). Its times are this host's. cuDNN's
+attention and batch norm are replaced by ones with the tensors and the workspace of recordings, its convolutions by ones without
+workspaces, or for a script with --card by ones that copy images, results and weights for kernels larger than one pixel; Fourier
+transforms, QR, SVD, inverses and solutions have their results alone. The simulated card has 1 TiB, so that a job which would run
+out of memory is recorded, too.
 results/published/history/generators.md, "Programs held to PyTorch without a GPU", says how near this comes. Needs PyTorch with
 CUDA 13, a C compiler and nm; for NAMEs transformers. FOLDER of simcuda holds its libcudart.so.13. Out: FILE, or NAME.ops.csv.gz;
 its head names the device. --card: whose capability and processors PyTorch sees and chooses kernels by (preset: an H200's).
---list: each line is a FILE and a SCRIPT.py with its ARGS; libraries are imported once.
---count N: what a program reads where it counts on the device, such as how many
-elements a mask chose (batch x patches x width in the programs llava_). --check: what it reads where it checks a mask or positions;
-0 for packed texts, and for ranks whose positions have a gap (all but the last of the programs cp2_llama_ and cp4_). Of programs with several ranks one
-is recorded, and collective operations do nothing.
+--list: each line is a FILE and a SCRIPT.py with its ARGS; libraries are imported once. Of programs with several ranks one is
+recorded, and collective operations do nothing; they have no values.
 """
 import argparse
 import contextlib
@@ -204,40 +202,24 @@ def replace_operators():
     return library  # what is replaced lasts as long as this
 
 
-def never_end_generations():
-    from transformers.generation.utils import GenerationMixin
-    generate, left = GenerationMixin.generate, {}
-
-    def counted_generate(model, *arguments, **options):
-        left["tokens"] = options["max_new_tokens"]
-        return generate(model, *arguments, **options)
-
-    def is_unfinished(model, finished, *_, **__):
-        bool(finished)  # reads it from the device
-        left["tokens"] -= 1
-        return left["tokens"] >= 0
-
-    GenerationMixin.generate, GenerationMixin._has_unfinished_sequences = counted_generate, is_unfinished
-
-
 def record_child(name, path):
     sys.path.insert(0, HERE)
     import record_references
+    from small_values import SmallValues
     library = replace_operators()
-    never_end_generations()
-    record_references.record_one(name, path)
+    # A shared sequence's tensors have a dispatcher of their own, which takes other ways beside values.
+    with contextlib.nullcontext() if name in record_references.RANKS else SmallValues():
+        record_references.record_one(name, path)
     del library
 
 
 def record_script(command, path):
     sys.path.insert(0, HERE)
-    import importlib.util
-
     import record_pytorch
+    from small_values import SmallValues
     library = replace_operators()
-    if importlib.util.find_spec("transformers"):
-        never_end_generations()
-    record_whole(lambda: record_pytorch.main(["--out", path, *command]), path)
+    with SmallValues():
+        record_whole(lambda: record_pytorch.main(["--out", path, *command]), path)
     del library
 
 
@@ -323,8 +305,6 @@ def parse():
     parser.add_argument("--card", choices=CARDS, help="for a script: whose kernels PyTorch chooses")
     parser.add_argument("--list", metavar="FILE", help="record each line's script into its file")
     parser.add_argument("--jobs", type=int, default=2, help="with --list: recordings at once")
-    parser.add_argument("--count", type=int)
-    parser.add_argument("--check", type=int, choices=(0, 1), default=1)
     parser.add_argument("--lone", type=int, default=0, metavar="RANK", help="the rank to record of programs that have several")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND",
@@ -389,10 +369,7 @@ def main():
     if not os.path.exists(simcuda):
         sys.exit(f"record_without_gpu.py: {simcuda}: no such file: wanted simcuda's folder, as build/dev/lib/simcuda")
     with tempfile.TemporaryDirectory() as folder:
-        preloaded = {"LD_LIBRARY_PATH": os.path.dirname(simcuda), "RECORD_SIMCUDA": simcuda, "RECORD_CHECK": str(arguments.check),
-                     "LD_PRELOAD": f"{build_stubs(folder)} {simcuda}"}
-        if arguments.count is not None:
-            preloaded["RECORD_COUNT"] = str(arguments.count)
+        preloaded = {"LD_LIBRARY_PATH": os.path.dirname(simcuda), "LD_PRELOAD": f"{build_stubs(folder)} {simcuda}"}
         run_all(arguments, preloaded, folder)
 
 

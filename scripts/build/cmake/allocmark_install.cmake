@@ -48,7 +48,8 @@ install(FILES results/DEFINITIONS.md results/FAILURES.md results/TIMES.md result
 install(FILES results/answer/ANSWER.md DESTINATION share/allocmark/report/results/answer)
 install(FILES results/compare/VERDICTS.md DESTINATION share/allocmark/report/results/compare)
 install(FILES harness/tools/qualify/thresholds.json DESTINATION share/allocmark)
-install(PROGRAMS scripts/record/record_pytorch.py scripts/record/capture_usdt.py scripts/build/build_torch_capture.sh DESTINATION share/allocmark)
+install(PROGRAMS scripts/record/record_pytorch.py scripts/record/capture_usdt.py scripts/record/small_values.py
+                 scripts/build/build_torch_capture.sh DESTINATION share/allocmark)
 install(TARGETS allocmark_capture LIBRARY DESTINATION lib/allocmark)
 install(FILES harness/tools/capture/preload/torch_capture.cc harness/tools/capture/preload/capture.h DESTINATION share/allocmark/capture)
 install(FILES allocators/examples/pluggable_example.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""scripts/record/small_values.py: that scripts branch on simcuda as they do on a card, and that it asks for no memory of its own. Needs
+PyTorch with CUDA for this Python; without it the test is skipped.
+
+usage: small_values_test.py SIMCUDA_RUN
+"""
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "record" / "small_values.py"
+# What a program prints: its first line is what it branches on, and equal on every device; its last, what it asked of the allocator.
+HEAD = """
+import json, torch
+def end(*values):
+    stats = torch.cuda.memory_stats()
+    print(json.dumps([list(values), stats["requested_bytes.all.peak"], stats["allocation.all.allocated"]]))
+"""
+READS = """
+x = torch.arange(10, device="cuda")
+chosen = x > 6
+y = torch.ones(4, 4, device="cuda")
+y[1:3].mul_(3)
+end(x.sum().item(), int(chosen.sum()), list(x[chosen].shape), torch.nonzero(chosen).shape[0], bool((x >= 0).all()), y.cpu().tolist(),
+    torch.sort(torch.tensor([3, 1, 2], device="cuda")).values.tolist())
+"""
+SIZES = """
+counts = torch.tensor([3, 1, 2], device="cuda")
+end(torch.repeat_interleave(counts, counts).tolist(), counts.unique().numel(), torch.masked_select(counts, counts > 1).tolist())
+"""
+LOOP = """
+ended, steps = torch.zeros(4, dtype=torch.bool, device="cuda"), 0
+while not bool(ended.all()):
+    steps += 1
+    ended = ended | torch.full((4,), steps >= 5, device="cuda")
+end(steps)
+"""
+HOST_RANDOM = """
+torch.manual_seed(0)
+torch.rand(1000, device="cuda")
+end(torch.rand(3).tolist())
+"""
+# Gradients of a table that is used twice are added where autograd finds nobody else.
+TRAINING = """
+table = torch.nn.Embedding(5000, 256, device="cuda")
+head = torch.nn.Linear(256, 5000, bias=False, device="cuda")
+head.weight = table.weight
+for _ in range(2):
+    ids = torch.zeros(2, 64, dtype=torch.long, device="cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        loss = torch.nn.functional.cross_entropy(head(table(ids)).float().flatten(0, 1), ids.flatten())
+    loss.backward()
+    table.weight.grad = None
+end()
+"""
+LARGE = """
+large = torch.zeros(1 << 20, device="cuda")
+end(large.sum().item(), bool(torch.isfinite(large).all()))
+"""
+
+
+@unittest.skipUnless(importlib.util.find_spec("torch"), "PyTorch is not installed for this Python")
+class SmallValues(unittest.TestCase):
+    def ran(self, text, *beside):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "script.py"
+            path.write_text(HEAD + text)
+            done = subprocess.run([SIMCUDA_RUN, "--kernels", "nothing", sys.executable, *beside, path], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def values(self, text):
+        return self.ran(text, SCRIPT)[0]
+
+    def test_what_is_read_has_its_value(self):
+        y = [[1.0] * 4, [3.0] * 4, [3.0] * 4, [1.0] * 4]
+        self.assertEqual(self.values(READS), [45, 3, [3], 3, True, y, [1, 2, 3]])
+
+    def test_values_decide_sizes(self):
+        self.assertEqual(self.values(SIZES), [[3, 3, 3, 1, 2, 2], 3, [3, 2]])
+
+    def test_a_loop_ends_when_the_device_says_so(self):
+        self.assertEqual(self.values(LOOP), [5])
+
+    def test_random_numbers_of_the_host_stay_as_they_are(self):
+        self.assertEqual(self.values(HOST_RANDOM), self.ran(HOST_RANDOM)[0])
+
+    def test_large_tensors_have_no_values(self):
+        self.assertEqual(self.values(LARGE), [0.0, True])
+
+    def test_training_asks_for_the_same_memory(self):
+        self.assertEqual(self.ran(TRAINING, SCRIPT), self.ran(TRAINING))
+
+    def test_compiled_code_runs(self):
+        self.assertEqual(self.values("end(list(torch.compile(lambda x: x @ x + 1)(torch.ones(64, 64, device='cuda')).shape))"), [[64, 64]])
+
+    def test_says_what_it_wants(self):
+        done = subprocess.run([sys.executable, SCRIPT, "missing.py"], capture_output=True, text=True)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("wanted SCRIPT.py ARGS..., got missing.py: no such script", done.stderr)
+
+
+if __name__ == "__main__":
+    SIMCUDA_RUN = sys.argv.pop(1)
+    program = unittest.main(exit=False)
+    skipped = len(program.result.skipped)
+    sys.exit(1 if not program.result.wasSuccessful() else 77 if skipped == program.result.testsRun else 0)
