@@ -37,12 +37,12 @@ void repeat_heads_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0] = {.tensor = tape.gradient(node.sizes[0]), .is_view = true, .layout = GradLayout::Heads};
 }
 
-// cuDNN's: gradients, then a workspace. sizes: bytes of q, of k, of the workspace, width of q,
-// whether q and k have the heads first, bytes of v.
+// cuDNN's: gradients, then a workspace. sizes: bytes of q, of k, of the workspace, whether v, q and
+// k have the heads first, bytes of v.
 void fused_attention_backward(Tape& tape, Node& node, Backprop& b) {
   for (std::size_t i = 0; i < 3; ++i) {
     b.out[i].tensor = tape.gradient(node.sizes[i < 2 ? i : 6]);
-    const bool heads_first = node.sizes[i == 0 ? 4 : 5] == 1;
+    const bool heads_first = node.sizes[i == 2 ? 3 : 4 + i] == 1;
     b.out[i].layout = heads_first ? GradLayout::Heads : GradLayout::Tokens;
   }
   const Tensor workspace = tape.allocate(node.sizes[2], TensorKind::Workspace);
@@ -186,7 +186,7 @@ Var fused_attention(Tape& tape, Var query, Var key, Var value, const FusedAttent
                    key_count * query.width,
                    shape.query_count * 4 + shape.row_count * 4 + 256 +
                        (shape.repeats > 1 ? 2 * query_bytes : 0),
-                   query.width,
+                   value.heads_first ? 1u : 0u,
                    query.heads_first ? 1u : 0u,
                    key.heads_first ? 1u : 0u,
                    (shape.value_count > 0 ? shape.value_count : key_count) * query.width};

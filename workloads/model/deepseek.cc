@@ -35,13 +35,15 @@ void interleaved_backward(Tape& tape, Node& node, Backprop& b) {
   halves.saved[1] = std::move(second);
 }
 
+constexpr std::uint64_t kNoCopy = UINT64_MAX;
+
 // Both parts' gradients are parts of the whole one, or narrower copies of them. sizes: bytes of
-// copies, 0 for none.
+// copies, or kNoCopy.
 void joined_query_backward(Tape& tape, Node& node, Backprop& b) {
   for (std::size_t i = 0; i < 2; ++i) {
     if (node.edges[i] == kNoEdge) continue;
     b.out[i] = b.gradient;
-    if (node.sizes[i] > 0) b.out[i].tensor = tape.gradient(node.sizes[i]);
+    if (node.sizes[i] != kNoCopy) b.out[i].tensor = tape.gradient(node.sizes[i]);
   }
 }
 
@@ -95,8 +97,8 @@ Var Transformer::joined(const Var& left, const Var& right) {
   const std::uint64_t width = std::max(left.width, right.width);
   Node* node = tape_.record(joined_query_backward, {&left, &right});
   if (node != nullptr) {
-    node->sizes = {left.width == width ? 0 : left.size_bytes(),
-                   right.width == width ? 0 : right.size_bytes()};
+    node->sizes = {left.width == width ? kNoCopy : left.size_bytes(),
+                   right.width == width ? kNoCopy : right.size_bytes()};
   }
   Var out = tape_.make(left.count + right.count, width);
   out.heads_first = true;

@@ -203,11 +203,7 @@ Var Transformer::dit_loss(Var values) {
   values.drop();
   condition_.drop();
   predicted_ = predicted.tensor;  // the program's variable, until the next one is there
-  Node* sliced = tape_.record(slice_backward, {&predicted});
-  if (sliced != nullptr) sliced->sizes[0] = predicted.size_bytes();
-  Var noise = predicted;
-  noise.count = setup_.batch * kChannels * model.image * model.image;
-  tape_.attach(sliced, &noise);
+  Var noise = slice(tape_, predicted, setup_.batch * kChannels * model.image * model.image);
   return mean_squared_error(tape_, std::move(noise), conditions_.noise);
 }
 

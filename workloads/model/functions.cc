@@ -384,8 +384,12 @@ void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k) 
   node->sizes[5] = k;
 }
 
-void slice_backward(Tape& tape, Node& node, Backprop& b) {
-  b.out[0].tensor = tape.gradient(node.sizes[0]);
+Var slice(Tape& tape, const Var& whole, std::uint64_t count, GradLayout layout) {
+  if (count == whole.count) return view(tape, whole);
+  // In the backward zeros come where parts would be joined.
+  Var part = begin_parts(tape, whole, layout);
+  part.count = count;
+  return part;
 }
 
 }  // namespace allocmark

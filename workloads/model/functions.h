@@ -129,8 +129,10 @@ void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k);
 // `stacked`: the parts lie apart (unbind), so that their gradients are stacked, and then copied to
 // where the projection had them.
 [[nodiscard]] std::array<Var, 3> split_three(Tape& tape, const Var& input, bool stacked = false);
-// The backward of a slice: zeros around its gradient. sizes: bytes of the whole.
-void slice_backward(Tape& tape, Node& node, Backprop& b);
+// A part as a view (x[..., a:b]): its gradient is put into zeros of the whole, which lie in the
+// order `layout`. The whole itself where it has no more elements: its gradient stays as it is.
+[[nodiscard]] Var slice(Tape& tape, const Var& whole, std::uint64_t count,
+                        GradLayout layout = GradLayout::Tokens);
 // Parts of a tensor as views (chunk, split): their gradients are joined once all are there.
 [[nodiscard]] Var begin_parts(Tape& tape, const Var& input, GradLayout layout = GradLayout::Tokens);
 [[nodiscard]] Var part_of(Tape& tape, const Var& whole, std::uint64_t count);

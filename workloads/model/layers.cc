@@ -168,8 +168,8 @@ Var Transformer::gpt2_attention(const LayerWeights& own, std::size_t index, cons
   return out;
 }
 
-Var Transformer::llama_attention(const LayerWeights& own, std::size_t index, const Var& input,
-                                 Var* weights) {
+// Query, key and value, with their positions.
+std::array<Var, 3> Transformer::llama_heads(const LayerWeights& own, const Var& input) {
   Var shared = into_parallel(input);
   Var query = adapted(shared, projection(own.query), own.query_adapter);
   // Gemma norms heads after heads and tokens changed places.
@@ -189,9 +189,23 @@ Var Transformer::llama_attention(const LayerWeights& own, std::size_t index, con
     query = std::move(turned_query);
     key = std::move(turned_key);
   }
+  return {std::move(query), std::move(key), std::move(value)};
+}
+
+Var Transformer::llama_attention(const LayerWeights& own, std::size_t index, const Var& input,
+                                 Var* weights) {
+  Var joint;  // what query, key and value are parts of, where they are
+  if (setup_.model.joint_products) {
+    joint = adapted(into_parallel(input), projection(own.query), own.query_adapter);
+  }
+  auto [query, key, value] = joint.count > 0 ? joint_heads(joint) : llama_heads(own, input);
   cache(index, &key, &value);
   Var mixed = attend(query, key, value, weights);
+  // cuDNN's results lie as the queries do.
+  const bool lies_by_heads = query.heads_first && setup_.fused_attention && mixed.width == 2;
+  if (lies_by_heads && setup_.sequence > 1) mixed = clone(tape_, std::move(mixed));
   Var out = out_of_layer(product_of(std::move(mixed), with_bias(own.output), own.output_adapter));
+  joint.drop();
   query.drop();
   key.drop();
   value.drop();
@@ -278,6 +292,8 @@ Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hid
   if (setup_.model.has_experts(index)) {
     hidden = mixtral_mlp(own, index, hidden);
     if (setup_.head_ranks > 1) hidden = out_of_layer(std::move(hidden));
+  } else if (setup_.model.joint_products) {
+    hidden = joint_mlp(own, hidden);
   } else {
     const bool is_fused = setup_.liger != LigerParts::None;
     Var gate = adapted(hidden, with_bias(own.gate), own.gate_adapter);

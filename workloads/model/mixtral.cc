@@ -278,16 +278,13 @@ std::vector<std::uint64_t> Transformer::mixtral_draw_counts(std::size_t layer) c
 
 // One expert's slice of a parameter that holds all of them, as the weight of a linear layer.
 Var Transformer::mixtral_expert_linear(Var input, std::size_t weight, std::uint64_t rows) {
-  Var slice = tape_.parameter(weight);
-  Node* node = tape_.record(slice_backward, {&slice});
-  if (node != nullptr) node->sizes[0] = slice.size_bytes();
-  slice.count /= setup_.model.expert_count;
-  tape_.attach(node, &slice);
+  const Var all = tape_.parameter(weight);
+  Var own = slice(tape_, all, all.count / setup_.model.expert_count);
   if (setup_.autocast) {
-    slice = cast(tape_, std::move(slice), setup_.narrow_bytes);
+    own = cast(tape_, std::move(own), setup_.narrow_bytes);
     input = cast(tape_, std::move(input), setup_.narrow_bytes);
   }
-  return matrix_product(tape_, std::move(input), std::move(slice), rows);
+  return matrix_product(tape_, std::move(input), std::move(own), rows);
 }
 
 // Which tokens an expert has: places and tokens in one tensor.

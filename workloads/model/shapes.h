@@ -1,6 +1,7 @@
 // Published dimensions of transformer models: one table row each.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -44,6 +45,9 @@ struct ModelShape {
   bool gemma = false;
   std::uint64_t window = 0;        // Llama's kin: tokens that a query sees, 0: all before it
   std::uint64_t window_every = 0;  // each so-manyth block has no window, 0: all have it
+  // Llama's kin: one product to query, key and value, one to gate and up, and heads of which the
+  // first rope_size elements turn (Phi 3).
+  bool joint_products = false;
 
   [[nodiscard]] std::uint64_t head_width() const {
     return head_size > 0 ? head_size : hidden / head_count;
@@ -56,7 +60,8 @@ struct ModelShape {
   // Mixtral's kin (DeepSeek-V3): queries, keys and values come from rows of so few elements; 0:
   // queries come from the residual stream, and without key_rank so do the others.
   std::uint64_t query_rank = 0, key_rank = 0;
-  std::uint64_t rope_size = 0;    // elements of a head that turn; the key's are shared by all heads
+  // Elements of a head that turn, 0: all; latent keys share theirs over all heads.
+  std::uint64_t rope_size = 0;
   std::uint64_t value_size = 0;   // elements of a head's value
   std::uint64_t shared_ffn = 0;   // inner width of the MLP beside the experts, 0: none
   std::uint64_t dense_count = 0;  // first blocks with one MLP instead of experts
@@ -65,7 +70,7 @@ struct ModelShape {
   [[nodiscard]] bool is_latent() const { return key_rank > 0; }
   // Elements of a head that have positions.
   [[nodiscard]] std::uint64_t rotary_width() const {
-    return is_latent() ? rope_size : head_width();
+    return rope_size > 0 ? std::min(rope_size, head_width()) : head_width();
   }
   [[nodiscard]] bool has_experts(std::uint64_t index) const {
     return expert_count > 0 && index >= dense_count;
@@ -78,6 +83,11 @@ struct ModelShape {
     return window > 0 && (window_every == 0 || (index + 1) % window_every != 0);
   }
   [[nodiscard]] bool has_qwen_parts() const { return qkv_bias || head_norms; }
+  // Llama's kin whose products to query, key, value, gate and up are five.
+  [[nodiscard]] bool has_llama_products() const {
+    return family == ModelFamily::Llama && !joint_products;
+  }
+  [[nodiscard]] bool is_plain_llama() const { return has_llama_products() && !has_qwen_parts(); }
   // Are there token ids to go on with, one at a time?
   [[nodiscard]] bool generates() const { return family != ModelFamily::Bert && image == 0; }
   [[nodiscard]] std::uint64_t patch_count() const {

@@ -24,7 +24,8 @@ constexpr std::size_t parameter_index(std::int32_t edge) {
 }  // namespace
 
 Tensor Tape::allocate(std::uint64_t size_bytes, TensorKind kind) {
-  if (stopped_) return {};
+  // Where a tensor has no elements, PyTorch asks for nothing.
+  if (stopped_ || size_bytes == 0) return {};
   Tensor tensor = pool_->make(size_bytes, kind);
   if (writes_ && kind != TensorKind::Workspace) time_write(size_bytes);
   return tensor;

@@ -214,6 +214,7 @@ class Transformer {
   [[nodiscard]] Var attend(const Var& query, Var key, Var value, Var* weights);
   [[nodiscard]] Var gpt2_attention(const LayerWeights& own, std::size_t index, const Var& input,
                                    Var* weights);
+  [[nodiscard]] std::array<Var, 3> llama_heads(const LayerWeights& own, const Var& input);
   [[nodiscard]] Var llama_attention(const LayerWeights& own, std::size_t index, const Var& input,
                                     Var* weights);
   [[nodiscard]] Var gelu_written_out(Var input);
@@ -237,6 +238,10 @@ class Transformer {
   [[nodiscard]] Var latent_queries(const LayerWeights& own, const Var& input);
   [[nodiscard]] Var latent_attention(const LayerWeights& own, std::size_t index, const Var& input,
                                      Var* weights);
+  [[nodiscard]] std::array<Var, 2> rotary_parts(const Var& input);
+  [[nodiscard]] Var partly_rotated(const std::array<Var, 2>& parts);
+  [[nodiscard]] std::array<Var, 3> joint_heads(const Var& joint);
+  [[nodiscard]] Var joint_mlp(const LayerWeights& own, const Var& hidden);
   [[nodiscard]] Routing grouped_route(const LayerWeights& own, const Var& hidden);
   [[nodiscard]] Var shared_expert(const LayerWeights& own, const Var& hidden);
   [[nodiscard]] Var chosen_shares(const Var& all, Tensor* experts);

@@ -89,6 +89,9 @@ void Transformer::make_layer_parameters() {
     };
     if (model.is_latent()) {
       make_latent_parameters(&own);
+    } else if (model.joint_products) {
+      own.output = matrix(model.attention_width(), h);
+      own.query = matrix(h, model.attention_width() + 2 * model.kv_width());
     } else {
       own.query = projected(model.attention_width());
       own.key = projected(model.kv_width());
@@ -122,6 +125,9 @@ void Transformer::make_mlp_parameters(LayerWeights* own) {
   const std::uint64_t inner = model.ffn / setup_.parallel.tensor;
   if (layers_.size() < model.dense_count) {
     gated(&own->gate, &own->up, &own->down, model.dense_ffn);
+  } else if (model.joint_products) {
+    own->gate = add_matrix(h, 2 * inner);
+    own->down = add_matrix(inner, h);
   } else if (model.family == ModelFamily::Llama) {
     gated(&own->gate, &own->up, &own->down, inner);
   } else if (model.family == ModelFamily::Mixtral) {
@@ -236,7 +242,7 @@ void Transformer::make_adapters() {
     return tape_.add_parameter(std::move(parameter));
   };
   const std::size_t first = tape_.parameters().size();
-  const bool is_joint = model.family == ModelFamily::Gpt2;
+  const bool is_joint = model.family == ModelFamily::Gpt2 || model.joint_products;
   const bool has_mlp = lora_.targets == LoraTargets::Mlp || lora_.targets == LoraTargets::All;
   const bool has_attention = lora_.targets != LoraTargets::Mlp;
   const bool is_whole = has_attention && lora_.targets != LoraTargets::QueryAndValue;
@@ -249,14 +255,14 @@ void Transformer::make_adapters() {
     // Modules in the order of the model.
     const std::uint64_t queries = model.attention_width();
     if (has_attention) {
-      adapt(&own.query_adapter, model.hidden, is_joint ? 3 * model.hidden : queries);
-      if (is_whole) adapt(&own.key_adapter, model.hidden, model.kv_width());
+      adapt(&own.query_adapter, model.hidden, is_joint ? queries + 2 * model.kv_width() : queries);
+      if (is_whole && !is_joint) adapt(&own.key_adapter, model.hidden, model.kv_width());
       if (!is_joint) adapt(&own.value_adapter, model.hidden, model.kv_width());
       if (is_whole) adapt(&own.output_adapter, queries, model.hidden);
     }
     if (has_mlp) {
-      adapt(&own.gate_adapter, model.hidden, model.ffn);
-      adapt(&own.up_adapter, model.hidden, model.ffn);
+      adapt(&own.gate_adapter, model.hidden, is_joint ? 2 * model.ffn : model.ffn);
+      if (!is_joint) adapt(&own.up_adapter, model.hidden, model.ffn);
       adapt(&own.down_adapter, model.ffn, model.hidden);
     }
     adapters_.push_back({.first = begin, .count = tape_.parameters().size() - begin});

@@ -101,7 +101,7 @@ constexpr KnownType kKnownTypes[] = {
     {"gemma3_text", "gemma-3-1b", kGemmaKeys, true, true, 4096, 6},
     {"qwen2", "qwen2.5-7b", kRotaryKeys},
     {"qwen3", "qwen3-8b", kRotaryKeys},
-    {"phi3", "llama-3-8b", kRotaryKeys},
+    {"phi3", "phi-3-mini", kRotaryKeys},
     {"mixtral", "mixtral-8x7b", kExpertKeys},
     {"qwen3_moe", "qwen3-30b-a3b", kExpertKeys},
     {"gpt2", "gpt2-124m", kGpt2Keys, false},
@@ -174,6 +174,18 @@ void add_mapped(const Json& config, const MappedKey& mapped, const std::string& 
          "download it from the model's page");
 }
 
+// Phi: the part of a head that turns, which older configs say beside the frequencies.
+void add_turning_part(const Json& config, std::uint64_t head_size, ModelConfig* model) {
+  constexpr std::string_view name = "partial_rotary_factor";
+  const auto inner = config.find("rope_parameters");
+  const bool is_inside = inner != config.end() && inner->is_object() && inner->contains(name);
+  const Json& holder = is_inside ? *inner : config;
+  const auto part = holder.find(name);
+  if (part == holder.end() || !part->is_number() || *part == 1.0) return;
+  add_key("rope_size",
+          static_cast<std::uint64_t>(static_cast<double>(head_size) * part->get<double>()), model);
+}
+
 void add_rotary(const Json& config, const KnownType& known, ModelConfig* model) {
   const bool is_tied =
       known.is_tied ? !is_off(config, "tie_word_embeddings") : is_on(config, "tie_word_embeddings");
@@ -191,6 +203,7 @@ void add_rotary(const Json& config, const KnownType& known, ModelConfig* model) 
       std::max<std::uint64_t>(number_of(config, "num_attention_heads").value_or(1), 1);
   const std::uint64_t given = number_of(config, "head_dim").value_or(hidden / heads);
   add_key("head_size", given, model);
+  if (model->model_type == "phi3") add_turning_part(config, given, model);
 }
 
 // Every how manieth block sees all tokens, 0: none; nothing where that is no rule.

@@ -39,11 +39,6 @@ class LeftOut {
       add(fmt::format("num_nextn_predict_layers={} is left out, as transformers does in training",
                       more));
     }
-    if (type_ == "phi3") {
-      add("phi3 is taken as a llama with as many parameters. Joint products to query, key and "
-          "value, "
-          "and to gate and up, held 0.6 to 3 % more live in backward, and 0.2 to 0.6 % reserved");
-    }
   }
 
  private:
@@ -62,12 +57,21 @@ class LeftOut {
   }
 
   void add_dropout() const {
-    const auto found = config_.find("attention_dropout");
-    if (found == config_.end() || !found->is_number() || *found == 0.0) return;
-    add(fmt::format(
-        "attention_dropout={} is left out: nothing with attention=fused; with eager each "
-        "block keeps a mask and scores, batch x {} x seq x seq x 3 bytes",
-        found->get<double>(), heads_));
+    const auto rate_of = [&](const char* field) {
+      const auto found = config_.find(field);
+      return found != config_.end() && found->is_number() ? found->get<double>() : 0.0;
+    };
+    if (const double rate = rate_of("attention_dropout"); rate > 0) {
+      add(fmt::format(
+          "attention_dropout={} is left out: nothing with attention=fused; with eager each "
+          "block keeps a mask and scores, batch x {} x seq x seq x 3 bytes",
+          rate, heads_));
+    }
+    if (const double rate = rate_of("resid_pdrop"); rate > 0 && type_ == "phi3") {
+      add(fmt::format(
+          "resid_pdrop={} is left out: each block keeps two masks, batch x seq x {} bytes each",
+          rate, hidden_));
+    }
   }
 
   // Blocks of a mixture that have one MLP instead of experts.

@@ -86,7 +86,7 @@ void read_padding(Parameters& parameters, InferConfig* config) {
 // LLaVA: each prompt has an image, which is seen once.
 void read_prompt_images(Parameters& parameters, InferConfig* config) {
   TransformerSetup& setup = config->setup;
-  if (setup.model.family != ModelFamily::Llama) return;
+  if (!setup.model.has_llama_products()) return;
   const std::string name = read_vision_model(parameters, &setup);
   if (name.empty()) return;
   if (config->beams > 1 || config->padded || config->kv_mode != KvMode::Concat ||
@@ -143,6 +143,9 @@ InferConfig read_infer_config(Parameters& parameters) {
     config.bits = static_cast<WeightBits>(parameters.choice("quantize", weight_bits));
   }
   setup.head_ranks = read_tensor_ranks(parameters, &setup.model);
+  if (setup.head_ranks > 1 && setup.model.joint_products) {
+    parameters.refuse_value("tp", "1 for " + std::string(setup.model.name), setup.head_ranks);
+  }
   const bool fp32 = parameters.choice("precision", {"bf16", "fp32"}) == 1;
   setup.wide_bytes = setup.narrow_bytes = fp32 ? 4 : 2;
   if (config.bits != WeightBits::Whole && fp32) {

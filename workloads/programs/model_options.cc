@@ -36,6 +36,16 @@ void read_latent_shape(Parameters& parameters, ModelShape* model) {
   }
 }
 
+// Phi: how many elements of a head turn.
+void read_turning_part(Parameters& parameters, ModelShape* model) {
+  model->rope_size =
+      parameters.number("rope_size", {.preset = model->rope_size, .lowest = 0, .highest = 1 << 12});
+  if (model->rope_size % 2 == 0 && model->rope_size <= model->head_width()) return;
+  parameters.refuse_value(
+      "rope_size", "0 or an even number up to head_size = " + std::to_string(model->head_width()),
+      model->rope_size);
+}
+
 }  // namespace
 
 ModelShape read_model_shape(Parameters& parameters) {
@@ -90,6 +100,7 @@ ModelShape read_model_shape(Parameters& parameters) {
     }
   }
   if (model.is_latent()) read_latent_shape(parameters, &model);
+  if (model.joint_products) read_turning_part(parameters, &model);
   return model;
 }
 

@@ -18,7 +18,7 @@ LayerTensors read_layer_tensors(Parameters& parameters) {
   std::vector<std::string> names;
   std::vector<const ModelShape*> shapes;
   for (const ModelShape& shape : model_shapes()) {
-    if (shape.family != ModelFamily::Llama || shape.has_qwen_parts()) continue;
+    if (!shape.is_plain_llama()) continue;
     names.emplace_back(shape.name);
     shapes.push_back(&shape);
   }

@@ -62,7 +62,7 @@ std::string obstacle_of_whole(const TrainConfig& config) {
 void read_compile(Parameters& parameters, TrainConfig* config) {
   TransformerSetup& setup = config->setup;
   const bool is_gpt2 = setup.model.family == ModelFamily::Gpt2;
-  const bool is_llama = setup.model.family == ModelFamily::Llama && !setup.model.gemma &&
+  const bool is_llama = setup.model.has_llama_products() && !setup.model.gemma &&
                         !setup.model.is_latent() && setup.model.expert_count == 0;
   if (!is_gpt2 && !is_llama) return;
   std::vector<std::string> names = {"none", "inductor"};

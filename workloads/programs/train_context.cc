@@ -11,6 +11,7 @@ std::string model_obstacle(const TrainConfig& config) {
   const ModelFamily family = config.setup.model.family;
   if (config.is_megatron()) return "where implementation=megatron";
   if (config.setup.model.is_latent()) return "for latent attention";
+  if (config.setup.model.joint_products) return "for Phi models";
   if (family == ModelFamily::Bert || family == ModelFamily::T5 || config.setup.model.image > 0) {
     return "for " + std::string(config.setup.model.name) +
            ": PyTorch's ring of ranks takes causal attention without masks only";

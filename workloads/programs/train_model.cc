@@ -14,7 +14,7 @@ void read_implementation(Parameters& parameters, TransformerSetup* setup) {
   const std::size_t kind = parameters.choice("implementation", names);
   setup->implementation = static_cast<Implementation>(kind);
   const ModelFamily family = setup->model.family;
-  const bool is_llama = family == ModelFamily::Llama && !setup->model.has_qwen_parts();
+  const bool is_llama = setup->model.is_plain_llama();
   const bool is_megatron = setup->implementation == Implementation::Megatron;
   if (is_megatron && setup->model.expert_count > 0) {
     parameters.refuse_text("implementation",
@@ -25,7 +25,8 @@ void read_implementation(Parameters& parameters, TransformerSetup* setup) {
   }
   if (is_megatron && family != ModelFamily::Gpt2 && !is_llama) {
     parameters.refuse_text("implementation",
-                           "transformers for BERT, Qwen, Gemma, T5 and ViT models", names[kind]);
+                           "transformers for BERT, Qwen, Gemma, Phi, T5 and ViT models",
+                           names[kind]);
   }
   if (setup->implementation == Implementation::Timm && family != ModelFamily::Vit) {
     parameters.refuse_text("implementation", "transformers, or timm for ViT models", names[kind]);
@@ -50,7 +51,7 @@ void read_windows(Parameters& parameters, TrainConfig* config) {
 void read_products(Parameters& parameters, TrainConfig* config) {
   TransformerSetup& setup = config->setup;
   const ModelShape& model = setup.model;
-  if (model.family != ModelFamily::Llama || config->is_megatron()) return;
+  if (!model.has_llama_products() || config->is_megatron()) return;
   setup.float8 = parameters.choice("products", {"own", "fp8"}) == 1;
   if (!setup.float8) return;
   const auto refuse = [&](const char* wanted) {
@@ -73,7 +74,7 @@ void read_products(Parameters& parameters, TrainConfig* config) {
 // Liger-Kernel's operators, in place of transformers' own.
 void read_liger(Parameters& parameters, TrainConfig* config) {
   TransformerSetup& setup = config->setup;
-  const bool is_llama = setup.model.family == ModelFamily::Llama && !setup.model.gemma;
+  const bool is_llama = setup.model.has_llama_products() && !setup.model.gemma;
   if (!is_llama || config->is_megatron()) return;
   const std::vector<std::string> names = {"none", "blocks", "all"};
   const std::size_t kind = parameters.choice("liger", names);
@@ -93,7 +94,7 @@ void read_liger(Parameters& parameters, TrainConfig* config) {
 // LLaVA: a ViT whose patches stand in the text, one image for each sequence.
 void read_vision(Parameters& parameters, TrainConfig* config) {
   TransformerSetup& setup = config->setup;
-  const bool is_llama = setup.model.family == ModelFamily::Llama && !setup.model.gemma;
+  const bool is_llama = setup.model.has_llama_products() && !setup.model.gemma;
   if (!is_llama || config->is_megatron()) return;
   const std::string name = read_vision_model(parameters, &setup);
   if (name.empty()) return;

@@ -62,10 +62,13 @@ void check_families(Parameters& parameters, const TransformerSetup& setup) {
   const ModelFamily family = setup.model.family;
   const bool is_whole =
       setup.model.image > 0 || family == ModelFamily::T5 || family == ModelFamily::Mixtral;
-  if (!is_whole) return;
   const std::string wanted = "1 for " + std::string(setup.model.name);
-  if (setup.parallel.tensor > 1) parameters.refuse_value("tp", wanted, setup.parallel.tensor);
-  if (setup.parallel.pipeline > 1) parameters.refuse_value("pp", wanted, setup.parallel.pipeline);
+  if (setup.parallel.tensor > 1 && (is_whole || setup.model.joint_products)) {
+    parameters.refuse_value("tp", wanted, setup.parallel.tensor);
+  }
+  if (setup.parallel.pipeline > 1 && is_whole) {
+    parameters.refuse_value("pp", wanted, setup.parallel.pipeline);
+  }
 }
 
 void check_data_parallel(Parameters& parameters, const TrainConfig& config, std::uint64_t zero,

@@ -202,17 +202,30 @@ TEST_CASE("blocks of a mixture without experts are counted") {
   CHECK(mentions(notes_of(R"(, "decoder_sparse_step": 2)").at(0), "24 blocks"));
 }
 
-TEST_CASE("a Phi 3 is a Llama, and said to be") {
-  const ModelConfig phi = read_model_config(
-      R"({"model_type": "phi3", "hidden_size": 3072, "num_hidden_layers": 32,
-      "num_attention_heads": 32, "num_key_value_heads": 32, "intermediate_size": 8192,
-      "vocab_size": 32064, "tie_word_embeddings": false})",
-      "config.json");
-  CHECK(phi.head ==
-        "llama-3-8b,layers=32,hidden=3072,heads=32,kv_heads=32,ffn=8192,"
-        "vocabulary=32064,tied=0,head_size=96");
-  REQUIRE(phi.notes.size() == 1);
-  CHECK(mentions(phi.notes.front(), "phi3 is taken as a llama"));
+TEST_CASE("a Phi 3 has its own blocks, and says what part of a head turns") {
+  const auto phi_with = [](const std::string& more) {
+    return read_model_config(
+        R"({"model_type": "phi3", "hidden_size": 3072, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 32, "intermediate_size": 8192,
+        "vocab_size": 32064, "tie_word_embeddings": false)" +
+            more + "}",
+        "config.json");
+  };
+  const std::string head =
+      "phi-3-mini,layers=32,hidden=3072,heads=32,kv_heads=32,ffn=8192,"
+      "vocabulary=32064,tied=0,head_size=96";
+  for (const char* more : {"", R"(, "partial_rotary_factor": 1.0, "rope_scaling": null)"}) {
+    const ModelConfig phi = phi_with(more);
+    CHECK(phi.head == head);
+    CHECK(phi.notes.empty());
+  }
+  for (const char* more : {R"(, "partial_rotary_factor": 0.75)",
+                           R"(, "rope_parameters": {"partial_rotary_factor": 0.75})"}) {
+    CHECK(phi_with(more).head == head + ",rope_size=72");
+  }
+  const ModelConfig dropping = phi_with(R"(, "resid_pdrop": 0.1, "embd_pdrop": 0.0)");
+  REQUIRE(dropping.notes.size() == 1);
+  CHECK(mentions(dropping.notes.front(), "resid_pdrop=0.1 is left out"));
 }
 
 TEST_CASE("a workload's text takes the config's keys, and its own win") {

@@ -1,6 +1,6 @@
-// Families of 2025: Gemma 3, DeepSeek-V3, Qwen 3's mixtures. Numbers of parameters are those of the
-// published weights. Peaks are those of PyTorch 2.11 with transformers 5.17 on simcuda, which ran
-// the same steps.
+// Families since 2024: Gemma 3, Phi 3 and 4, DeepSeek-V3, Qwen 3's mixtures. Numbers of parameters
+// are those of the published weights. Peaks are those of PyTorch 2.11 with transformers 5.17 on
+// simcuda, which ran the same steps.
 #include <cstdint>
 #include <string>
 
@@ -30,6 +30,9 @@ TEST_CASE("models have as many parameters as their published weights") {
   CHECK(parameter_count("gemma-3-1b") == 999'885'952);
   // Without the tower that sees images and its projector: 4,300,079,472 with them.
   CHECK(parameter_count("gemma-3-4b") == 3'880'263'168);
+  CHECK(parameter_count("phi-3-mini") == 3'821'079'552);
+  CHECK(parameter_count("phi-4-mini") == 3'836'021'760);
+  CHECK(parameter_count("phi-4") == 14'659'507'200);
   CHECK(parameter_count("qwen3-30b-a3b") == 30'532'122'624);
   // Without the module that predicts a second token.
   CHECK(parameter_count("deepseek-v3") == 671'026'404'352);
@@ -42,6 +45,51 @@ TEST_CASE("a Gemma's steps hold at most what PyTorch's do") {
   CHECK(requested_peak(gemma + ",layers=6,seq=300,precision=bf16,attention=eager,checkpoint=full") +
             1024 ==
         4'979'425'290);
+}
+
+TEST_CASE("a Phi 3's steps and answers hold what PyTorch's do") {
+  const std::string layers = "phi-3-mini,layers=3,ffn=2048";
+  const std::string whole = layers + ",hidden=768,heads=12";
+  const std::string grouped = whole + ",kv_heads=4,tied=1,precision=fp32,attention=eager";
+  const std::string part = layers + ",hidden=1024,heads=8,kv_heads=4,rope_size=96";
+  const std::string steps = ",seq=512,steps=3,optimizer=sgd";
+  // Values are kept in the joint product, or in a cache of their own.
+  CHECK(requested_peak("train:" + whole + steps + ",batch=4,kv_cache=none") == 1'506'243'896);
+  CHECK(requested_peak("train:" + part + steps + ",batch=4") == 1'651'806'648);
+  CHECK(requested_peak("train:" + part + steps + ",batch=4,checkpoint=full") == 1'343'283'592);
+  CHECK(requested_peak("train:" + part + steps + ",batch=3,attention=eager") == 1'493'387'656);
+  CHECK(requested_peak("train:" + grouped + steps + ",batch=4,kv_cache=none") == 1'589'409'032);
+  CHECK(requested_peak("train:" + grouped +
+                       ",seq=700,steps=3,optimizer=sgd,batch=1,kv_cache=none") == 721'185'912);
+  CHECK(requested_peak("infer:" + part +
+                       ",requests=3,batches=2/1,seq=300/200,answers=12/8,precision=fp32") ==
+        452'794'028);
+}
+
+TEST_CASE("adapters of a Phi 3 stand at its joint products") {
+  const std::string lora =
+      "train:phi-4-mini,layers=1,batch=1,seq=16,steps=2,precision=bf16,optimizer=sgd_momentum,"
+      "lora=8,lora_targets=";
+  // A momentum of four bytes for each element of both matrices.
+  const auto width = [&](const std::string& targets) {
+    return kind_peak(lora + targets, TensorKind::OptimizerState) / 4 / 8;
+  };
+  const std::uint64_t joint = 3072 + (3072 + 2 * 1024);
+  const std::uint64_t output = 3072 + 3072;
+  const std::uint64_t mlp = (3072 + 2 * 8192) + (8192 + 3072);
+  CHECK(width("qv") == joint);
+  CHECK(width("attention") == joint + output);
+  CHECK(width("mlp") == mlp);
+  CHECK(width("all") == joint + output + mlp);
+}
+
+TEST_CASE("a Phi 3 refuses what is not generated for joint products") {
+  CHECK(mentions(refusal_of("train:phi-3-mini,tp=2"), "1 for phi-3-mini"));
+  CHECK(mentions(refusal_of("infer:phi-3-mini,tp=2"), "1 for phi-3-mini"));
+  CHECK(mentions(refusal_of("train:phi-3-mini,cp=2"), "1 for Phi models"));
+  CHECK(mentions(refusal_of("train:phi-3-mini,implementation=megatron"), "transformers for"));
+  CHECK(mentions(refusal_of("train:phi-4-mini,rope_size=130"), "up to head_size = 128"));
+  CHECK(mentions(refusal_of("train:phi-4-mini,rope_size=95"), "an even number"));
 }
 
 TEST_CASE("a DeepSeek-V3's steps hold what PyTorch's do") {

@@ -15,7 +15,7 @@ namespace {
 // A family each, and what makes them small enough to be made at once.
 constexpr std::array kModels = {"gpt2-124m",  "bert-base",   "llama-3-8b", "qwen2.5-0.5b",
                                 "gemma-3-1b", "deepseek-v3", "qwen3-8b",   "mixtral-8x7b",
-                                "vit-base",   "t5-small"};
+                                "vit-base",   "t5-small",    "phi-4-mini"};
 
 // The generator has the model at all.
 bool is_made(std::string_view generator, const std::string& model) {
@@ -46,7 +46,7 @@ TEST_CASE("a key for other models names them, and one that wants another key nam
   const std::string compile = refusal_of("train:bert-base,compile=inductor");
   CHECK(mentions(compile, "unknown key 'compile', which is not for this model"));
   CHECK(mentions(compile, "begins with one of: gpt2, llama, qwen"));
-  CHECK(mentions(refusal_of("train:gpt2-124m,quantize=nf4"), "llama, qwen, gemma, mixtral"));
+  CHECK(mentions(refusal_of("train:gpt2-124m,quantize=nf4"), "llama, qwen, gemma, phi, mixtral"));
   CHECK(mentions(refusal_of("train:llama-3-8b,quantize=nf4"), "lora=16,quantize=nf4"));
   CHECK(mentions(refusal_of("train:llama-3-8b,no_such_key=1"), "unknown key"));
 }
