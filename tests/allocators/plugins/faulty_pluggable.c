@@ -164,7 +164,7 @@ void* scribble_malloc(ssize_t size, int device, cudaStream_t stream) {
 void* unimplemented_malloc(ssize_t size, int device, cudaStream_t stream) {
   void* pointer = NULL;
   (void)device;
-  (void)cudaUserObjectRelease(NULL, 1);
+  (void)cudaDestroyTextureObject(0);
   (void)cudaGetLastError();
   return cudaMallocAsync(&pointer, (size_t)size, stream) == cudaSuccess ? pointer : NULL;
 }

@@ -142,7 +142,7 @@ TEST_CASE("a cell says which calls the simulated runtime lacks") {
   const auto says_lacks = [](const CellResult& result) {
     return std::any_of(result.warnings.begin(), result.warnings.end(), [](const std::string& text) {
       return text.find("simcuda lacks") != std::string::npos &&
-             text.find("cudaUserObjectRelease") != std::string::npos;
+             text.find("cudaDestroyTextureObject") != std::string::npos;
     });
   };
   CHECK(says_lacks(run_faulty("malloc:unimplemented_malloc,free:unimplemented_free")));
@@ -162,7 +162,7 @@ TEST_CASE("a soak says which calls simcuda lacks, too") {
   spec.key.device = "sim:h200";
   const SoakEnd lacking = run_soak(spec, [](const SoakWindow&) {});
   REQUIRE(lacking.warnings.size() >= 1);
-  CHECK(lacking.warnings.back().find("cudaUserObjectRelease") != std::string::npos);
+  CHECK(lacking.warnings.back().find("cudaDestroyTextureObject") != std::string::npos);
   spec.key.conf = "library:" ALLOCMARK_PLUGGABLE_EXAMPLE;
   for (const std::string& warning : run_soak(spec, [](const SoakWindow&) {}).warnings)
     CHECK(warning.find("simcuda lacks") == std::string::npos);

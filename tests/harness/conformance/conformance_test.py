@@ -97,7 +97,7 @@ def main():
     check(done.returncode == 0 and "n/a   record-stream" in done.stdout, f"example: {done.stdout}")
     # Functions that simcuda lacks are named, and do not fail a rule.
     done = conformance(allocmark, f"pluggable:{faulty},unimplemented_malloc,unimplemented_free")
-    check("cudaUserObjectRelease, which simcuda lacks" in done.stderr.replace("\n", " "), f"missing call: {done.stderr}")
+    check("cudaDestroyTextureObject, which simcuda lacks" in done.stderr.replace("\n", " "), f"missing call: {done.stderr}")
     # A library that never asks the runtime.
     done = conformance(allocmark, f"pluggable:{faulty},null_malloc,never_free")
     check(done.returncode == 1 and "shared" in done.stdout, f"static runtime: {done.stdout}")
