@@ -56,7 +56,7 @@ def read(path):
 
 def numbers(row):
     """A row's numbers; of several ranks those of the one that took most. What they have in use has gone when the program looks."""
-    if isinstance(row["returned"], list):
+    if isinstance(row["returned"], list) and isinstance(row["returned"][0], list):
         _, live, reserved, requests = max(row["returned"], key=lambda rank: rank[2])
         return {**row, "live": live, "reserved": reserved, "requests": requests, "used_at_end": 0}
     return row
