@@ -15,6 +15,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/write_fully.h"
 
 namespace allocmark {
 namespace {
@@ -124,13 +125,8 @@ std::size_t InputFile::State::read_open_pipe(std::span<char> into) const {
 
 void InputFile::State::keep(std::span<const char> bytes) {
   spooled_bytes += bytes.size();
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(spool_fd, bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0)
-      refuse(path, kind, fmt::format("no room to keep a pipe: {}", std::strerror(errno)));
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-  }
+  if (const int error = write_fully(spool_fd, bytes); error != 0)
+    refuse(path, kind, fmt::format("no room to keep a pipe: {}", std::strerror(error)));
 }
 
 InputFile::InputFile(const std::string& path, const InputKind& kind)

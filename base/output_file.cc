@@ -19,6 +19,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/write_fully.h"
 
 namespace allocmark {
 namespace {
@@ -37,12 +38,8 @@ constexpr std::size_t kWaitingBytesMax = std::size_t{256} << 10;
 }
 
 void write_all(int fd, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(fd, bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) throw_unwritable(path, std::strerror(count < 0 ? errno : ENOSPC));
-    bytes.remove_prefix(static_cast<std::size_t>(count));
-  }
+  if (const int error = write_fully(fd, bytes); error != 0)
+    throw_unwritable(path, std::strerror(error));
 }
 
 // The number of "/proc/self/fd/1", "/proc/123/fd/1" or "/dev/fd/1"; -1 for every other path.

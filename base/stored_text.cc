@@ -14,17 +14,18 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/write_fully.h"
 
 namespace allocmark {
 namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
-[[noreturn]] void no_room(const std::string& name) {
+[[noreturn]] void no_room(const std::string& name, int error = errno) {
   throw WriteError({.what = "cannot keep a long text beside the memory",
                     .where = name,
                     .wanted = "a folder for files of some 100 MiB",
-                    .got = std::strerror(errno),
+                    .got = std::strerror(error),
                     .next = "name another one: TMPDIR=DIR"});
 }
 
@@ -35,12 +36,7 @@ std::string temporary_name() {
 }
 
 void write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = write(fd, bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) no_room(temporary_name());
-    bytes.remove_prefix(static_cast<std::size_t>(count));
-  }
+  if (const int error = write_fully(fd, bytes); error != 0) no_room(temporary_name(), error);
 }
 
 }  // namespace

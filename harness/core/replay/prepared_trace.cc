@@ -16,6 +16,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/write_fully.h"
 #include "workloads/trace/recorded_traces.h"
 #include "workloads/trace/trace_hash.h"
 
@@ -49,19 +50,14 @@ static_assert(std::is_trivially_copyable_v<FileHead> &&
               sizeof(FileHead) % alignof(ReplayStep) == 0);
 
 void write_at(std::span<const std::byte> bytes, std::uint64_t at_bytes, int fd) {
-  while (!bytes.empty()) {
-    const ssize_t count = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(at_bytes));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      throw WriteError({.what = "cannot hand a trace to a process",
-                        .where = kPlace,
-                        .wanted = fmt::format("room for {} bytes", bytes.size()),
-                        .got = std::strerror(errno),
-                        .next = "give this program more memory"});
-    }
-    at_bytes += static_cast<std::uint64_t>(count);
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-  }
+  const bool is_there = lseek(fd, static_cast<off_t>(at_bytes), SEEK_SET) >= 0;
+  const int error = is_there ? write_fully(fd, bytes) : errno;
+  if (error == 0) return;
+  throw WriteError({.what = "cannot hand a trace to a process",
+                    .where = kPlace,
+                    .wanted = fmt::format("room for {} bytes", bytes.size()),
+                    .got = std::strerror(error),
+                    .next = "give this program more memory"});
 }
 
 [[noreturn]] void throw_short(std::size_t wanted_bytes, std::size_t size_bytes) {
