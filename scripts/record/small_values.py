@@ -25,6 +25,8 @@ KEY_NAME = "TESTING_ONLY_GenericMode"
 KEY = torch._C._dispatch_key_parse(KEY_NAME)
 # Place of the argument whose sum they read from the device themselves.
 COUNTED = {"aten::repeat_interleave.Tensor": 0, "aten::repeat_interleave.self_Tensor": 1}
+# What they return is a value of the device.
+READS = "aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal", "aten::allclose"
 # How much they choose hangs on a mask alone.
 CHOOSING = "aten::index.Tensor", "aten::masked_select"
 # They write a tensor's description, not its values.
@@ -57,6 +59,10 @@ def extent_bytes(tensor):
     return (tensor.storage_offset() + last + 1) * tensor.element_size()
 
 
+def can_have_values(tensor):
+    return not on_device(tensor) or extent_bytes(tensor) <= BYTES_MAX
+
+
 class HostValues:
     """Bytes on the host for each small storage of the device. An operator that returns a new storage begins them anew, so those of a
     storage that is gone are nobody's until then. Storages are known by their addresses: a storage that Python knows counts one owner
@@ -72,9 +78,9 @@ class HostValues:
         """The tensor's values, as a view of its storage's bytes; None where it has none, itself where it is not on the device."""
         if not on_device(tensor):
             return tensor
-        size_bytes = extent_bytes(tensor)
-        if size_bytes > BYTES_MAX:
+        if not can_have_values(tensor):
             return None
+        size_bytes = extent_bytes(tensor)
         key = torch._C._storage_id(tensor)
         held = self.held.get(key)
         if held is None or held.numel() < size_bytes:
@@ -85,6 +91,13 @@ class HostValues:
         whole = torch.empty(0, dtype=tensor.dtype).set_(held.untyped_storage())
         twin = whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
         return torch._neg_view(twin) if tensor.is_neg() else twin.conj() if tensor.is_conj() else twin
+
+
+def written_by(operator, arguments, options):
+    """Tensors that the operator writes in place."""
+    places = [(place, argument.name) for place, argument in enumerate(operator._schema.arguments)
+              if argument.alias_info is not None and argument.alias_info.is_write]
+    return list(tensors_of([arguments[place] if place < len(arguments) else options.get(name) for place, name in places]))
 
 
 class SmallValues:
@@ -136,19 +149,20 @@ class SmallValues:
         to_host = [tensor for tensor in outputs if not on_device(tensor)]
         if operator.is_view and not new and not to_host:
             return result
-        for tensor in new:
+        written = written_by(operator, arguments, options)
+        for tensor in [*new, *(tensor for tensor in written if not can_have_values(tensor))]:
             self.values.forget(tensor)
-        is_read = not outputs and result is not None
-        written = [tensor for tensor in self.mutated(operator, arguments, options) if self.values.twin(tensor) is not None]
-        if not (to_host or written or is_read or any(self.values.twin(tensor) is not None for tensor in new)):
+        is_read = operator.name() in READS
+        if not (to_host or is_read or any(map(can_have_values, [*written, *new]))):
             return result
         try:
             computed = self.on_host(operator, arguments, options)
         except Exception:  # what cannot be had on the host has no values
-            for tensor in written:
-                if on_device(tensor):
-                    self.values.twin(tensor).zero_()
-            self.without_values(operator, new)
+            all_true = operator.name().startswith(("aten::all", "aten::isfinite"))
+            for tensor in filter(can_have_values, new):
+                self.values.twin(tensor).fill_(1 if all_true else 0)
+            for tensor in filter(on_device, filter(can_have_values, written)):
+                self.values.twin(tensor).zero_()
             return result
         return computed if is_read else self.with_values(result, computed, before)
 
@@ -156,15 +170,6 @@ class SmallValues:
         """The operator would read this sum from the device itself."""
         twin = self.values.twin(repeats)
         return None if twin is None or not on_device(repeats) else int(twin.sum())
-
-    def mutated(self, operator, arguments, options):
-        """What it writes."""
-        for place, argument in enumerate(operator._schema.arguments):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                for tensor in tensors_of(arguments[place] if place < len(arguments) else options.get(argument.name)):
-                    if on_device(tensor) and extent_bytes(tensor) > BYTES_MAX:
-                        self.values.forget(tensor)
-                    yield tensor
 
     def on_host(self, operator, arguments, options):
         def host(value):
@@ -199,12 +204,6 @@ class SmallValues:
         finally:
             self.random.set_state(torch.get_rng_state())
             torch.set_rng_state(state)
-
-    def without_values(self, operator, new):
-        for tensor in new:
-            twin = self.values.twin(tensor)
-            if twin is not None:
-                twin.fill_(1 if operator.name().startswith(("aten::all", "aten::isfinite")) else 0)
 
     def with_values(self, result, computed, before):
         if isinstance(result, (list, tuple)):
