@@ -79,7 +79,8 @@ def page(arguments):
     simulated = read(arguments.folder / f"simulated-{'h100' if 'H100' in any_card['device'] else 'h200'}.jsonl")
     notes = arguments.folder / "notes.md"
     rows, equal, judged, both = [], 0, 0, {"live": [], "reserved": []}
-    for name in [name for name in NAMED if name in simulated or name in card]:
+    shown = [name for name in NAMED if name in simulated or name in card]
+    for name in shown:
         said, measured = simulated.get(name, {"error": "not run"}), card.get(name, {"error": "not run"})
         if "error" in said or "error" in measured:
             rows.append(f"| `{name}` | {said.get('error', 'ran')} | {measured.get('error', 'ran')} | | | | |")
@@ -105,9 +106,10 @@ def page(arguments):
              notes.read_text() if notes.exists() else "",
              "*live*, *reserved*: peaks of `requested_bytes` and `reserved_bytes`, GiB on the card; then how far simcuda is off: both, the number of",
              "requests, and the device's memory in use at the program's end.", "",
-             "| program | live | reserved | live | reserved | requests | in use |", "| :-- | --: | --: | --: | --: | --: | --: |", *rows, "",
-             "With a star: memory that hangs on values or on time, of which simcuda knows nothing.", ""]
-    lines += [f"- `{name}`: {why}." for name, why in BY_VALUES.items()]
+             "| program | live | reserved | live | reserved | requests | in use |", "| :-- | --: | --: | --: | --: | --: | --: |", *rows, ""]
+    starred = [f"- `{name}`: {why}." for name, why in BY_VALUES.items() if name in shown]
+    if starred:
+        lines += ["With a star: memory that hangs on values or on time, of which simcuda knows nothing.", "", *starred]
     (arguments.folder / "README.md").write_text("\n".join(lines) + "\n")
     print(f"{equal} of {judged} equal")
 
