@@ -4,7 +4,7 @@
 // is decided in this room alone.
 //
 //   inline constexpr Job<SearchSpec, SearchResult> kSearch{.name = "search", ...};
-//   const JobEntry kSearchJob = job_entry<kSearch>();  // its row; its name: harness/tools
+//   const JobEntry kSearchJob = job_entry<kSearch>();  // its row; its name: in the room's JOBS
 //   SearchResult result = ask_job(kSearch, spec, {.device = "sim:h200"});
 #pragma once
 

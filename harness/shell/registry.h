@@ -29,8 +29,8 @@ struct CommandEntry {
 };
 
 // In the order of the help text; none before set_commands, which main calls first. A new command is
-// a file X_command.cc in its tool's folder that ends with its entry, and its name in
-// harness/tools/CMakeLists.txt.
+// a file X_command.cc in its tool's folder that ends with its entry, and its name in that folder's
+// CMakeLists.txt.
 [[nodiscard]] std::span<const CommandEntry> command_registry();
 void set_commands(std::span<const CommandEntry* const> commands);
 
