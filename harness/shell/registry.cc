@@ -1,6 +1,10 @@
 // See registry.h.
 #include "harness/shell/registry.h"
 
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
 namespace allocmark {
 namespace {
 
@@ -17,5 +21,13 @@ void set_commands(std::span<const CommandEntry* const> commands) {
 }
 
 std::span<const CommandEntry> command_registry() { return entries(); }
+
+CLI::Option* add_format(CLI::App* app, std::string* format, const std::string& text,
+                        const std::vector<std::string>& forms) {
+  return app->add_option("--format", *format, text)
+      ->check(CLI::IsMember(forms))
+      ->capture_default_str()
+      ->type_name("F");
+}
 
 }  // namespace allocmark

@@ -13,7 +13,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace allocmark {
 
@@ -33,6 +34,11 @@ struct CommandEntry {
 // CMakeLists.txt.
 [[nodiscard]] std::span<const CommandEntry> command_registry();
 void set_commands(std::span<const CommandEntry* const> commands);
+
+// The option --format, as every command has it that prints its answer in one of `forms`; `text` is
+// its help.
+CLI::Option* add_format(CLI::App* app, std::string* format, const std::string& text,
+                        const std::vector<std::string>& forms);
 
 // The usual `add`: options are written to an Options, which `run` then gets.
 template <typename Options>

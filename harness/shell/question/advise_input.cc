@@ -25,6 +25,7 @@
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/search/advice.h"
 #include "harness/shell/question/conf_warning.h"
+#include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"
 #include "results/columns/text.h"
 
@@ -41,10 +42,8 @@ void add_release_and_seed(CLI::App* app, JobOptions* job) {
 }
 
 void add_format(CLI::App* app, JobOptions* job) {
-  app->add_option("--format", job->format, "table, markdown or json (one document)")
-      ->check(CLI::IsMember({"table", "markdown", "json"}))
-      ->capture_default_str()
-      ->type_name("F");
+  add_format(app, &job->format, "table, markdown or json (one document)",
+             {"table", "markdown", "json"});
 }
 
 void add_job_options(CLI::App* app, JobOptions* job) {

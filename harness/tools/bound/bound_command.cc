@@ -78,10 +78,7 @@ void add_bound(CLI::App* app, BoundCommand* command) {
   app->add_option("-o,--out", command->out, "Write the packing there, as CSV with a column offset")
       ->type_name("FILE");
   add_force(app, &command->force);
-  app->add_option("--format", command->format, "table or json (one document)")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str()
-      ->type_name("F");
+  add_format(app, &command->format, "table or json (one document)", {"table", "json"});
   app->footer(kBoundFooter);
 }
 

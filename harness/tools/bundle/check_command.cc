@@ -31,10 +31,7 @@ void add_check(CLI::App* app, CheckCommand* command) {
                   "What 'allocmark bundle' wrote, or the folder it was unpacked to")
       ->required()
       ->type_name("BUNDLE");
-  app->add_option("--format", command->format, "table or json")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str()
-      ->type_name("F");
+  add_format(app, &command->format, "table or json", {"table", "json"});
   app->add_option("--signers", command->signers,
                   "File with a name and a public key a line, as ssh-keygen has it; one of them "
                   "must have signed the bundle (BUNDLE.sig)")

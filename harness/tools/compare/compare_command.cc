@@ -164,11 +164,9 @@ void add_compare(CLI::App* app, CompareCommand* command) {
                   "Only exact numbers (comparable between machines), or only timed ones")
       ->check(CLI::IsMember({"exact", "timed"}))
       ->type_name("exact|timed");
-  app->add_option("--format", command->format,
-                  "table, json, junit, github (github-action-benchmark) or bencher")
-      ->check(CLI::IsMember({"table", "json", "junit", "github", "bencher"}))
-      ->capture_default_str()
-      ->type_name("F");
+  add_format(app, &command->format,
+             "table, json, junit, github (github-action-benchmark) or bencher",
+             {"table", "json", "junit", "github", "bencher"});
   app->add_option("-o,--out", command->out, "Write the format to this file, print the table")
       ->type_name("FILE");
   add_force(app, &command->force);

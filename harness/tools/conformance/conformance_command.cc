@@ -79,10 +79,7 @@ void add_conformance(CLI::App* app, ConformanceCommand* command) {
       ->type_name("RULE=REASON");
   app->add_option("--junit", command->junit, "Also write JUnit XML, a test case per rule")
       ->type_name("FILE");
-  app->add_option("--format", command->format, "table or json (one document)")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str()
-      ->type_name("F");
+  add_format(app, &command->format, "table or json (one document)", {"table", "json"});
 }
 
 constexpr std::string_view kPluggable = "pluggable:";

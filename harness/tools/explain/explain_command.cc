@@ -42,10 +42,7 @@ void add_explain(CLI::App* app, ExplainCommand* command) {
                   "The allocator that takes the config string")
       ->capture_default_str()
       ->type_name("A");
-  app->add_option("--format", command->format, "table or json (one document)")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str()
-      ->type_name("F");
+  add_format(app, &command->format, "table or json (one document)", {"table", "json"});
 }
 
 // {"allocator", "conf", "valid", "error", "keys": [{"key", "value"}], "safety": [...],

@@ -61,10 +61,7 @@ void add_fidelity(CLI::App* app, FidelityCommand* command) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str()
       ->type_name("N");
-  app->add_option("--format", command->format, "table or json")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str()
-      ->type_name("F");
+  add_format(app, &command->format, "table or json", {"table", "json"});
   app->add_option("-o,--out", command->out,
                   "Also write plots (NAME.html) and numbers (fidelity.json) into this folder")
       ->type_name("DIR");

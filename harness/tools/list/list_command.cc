@@ -157,10 +157,7 @@ void add_list(CLI::App* app, ListCommand* command) {
   app->add_option("what", command->what, "What to list [all]")
       ->check(CLI::IsMember({"workloads", "allocators", "scenarios", "devices", "cards", "suites"}))
       ->type_name("KIND");
-  app->add_option("--format", command->format, "table or json (one document)")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str()
-      ->type_name("F");
+  add_format(app, &command->format, "table or json (one document)", {"table", "json"});
 }
 
 // {"workloads": [{"name": ..., "summary": ...}], ...}; a scenario's folder is its kind.

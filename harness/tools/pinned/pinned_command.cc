@@ -67,10 +67,7 @@ void add_pinned(CLI::App* app, PinnedCommand* command) {
   app->add_option("--pytorch", command->pytorch,
                   "The release of PyTorch whose rules apply, such as 2.13 [every one]")
       ->type_name("V");
-  app->add_option("--format", command->format, "table or json (one document)")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str()
-      ->type_name("F");
+  add_format(app, &command->format, "table or json (one document)", {"table", "json"});
   app->footer(kPinnedFooter);
 }
 

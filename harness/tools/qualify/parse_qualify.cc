@@ -1,6 +1,8 @@
 // See parse_qualify.h.
 #include "harness/tools/qualify/parse_qualify.h"
 
+#include "harness/shell/registry.h"
+
 namespace allocmark {
 namespace {
 
@@ -9,12 +11,9 @@ void add_output(CLI::App* app, QualifyCommand* command) {
       ->type_name("NAME");
   app->add_flag("--anonymous", command->anonymous,
                 "Leave out the node's name and the GPUs' UUIDs, serial numbers and PCI addresses");
-  app->add_option("--format", command->format,
-                  "What is printed: table, json, junit, prometheus, nvsentinel, superbench or dcgm")
-      ->check(CLI::IsMember(
-          {"table", "json", "junit", "prometheus", "nvsentinel", "superbench", "dcgm"}))
-      ->capture_default_str()
-      ->type_name("F");
+  add_format(app, &command->format,
+             "What is printed: table, json, junit, prometheus, nvsentinel, superbench or dcgm",
+             {"table", "json", "junit", "prometheus", "nvsentinel", "superbench", "dcgm"});
   app->add_flag(
          "--one-line", command->one_line,
          "Print one line, and exit as node-problem-detector wants it: 0 fit, 1 not, 2 unknown")

@@ -68,10 +68,7 @@ void add_ranks(CLI::App* app, RanksCommand* command) {
       ->capture_default_str()
       ->type_name("D");
   app->add_option("--seed", spec.seed, "Seed of generators")->capture_default_str()->type_name("N");
-  app->add_option("--format", command->format, "What is printed: table or json")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str()
-      ->type_name("F");
+  add_format(app, &command->format, "What is printed: table or json", {"table", "json"});
 }
 
 ExitCode ranks_command(const RanksCommand& command) {

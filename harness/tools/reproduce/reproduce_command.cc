@@ -45,10 +45,7 @@ void add_reproduce(CLI::App* app, ReproduceCommand* command) {
                   "Keep the run of here in this folder, for 'compare' and 'report'; it must be new "
                   "or empty")
       ->type_name("DIR");
-  app->add_option("--format", command->format, "table or json")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str()
-      ->type_name("F");
+  add_format(app, &command->format, "table or json", {"table", "json"});
   app->footer(
       "\nAn exact number is the same in every run: failed requests, bytes, placements, counters, "
       "and modelled times. A timed one has an interval in which a second run on the same machine "

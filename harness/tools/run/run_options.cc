@@ -178,14 +178,11 @@ void add_run_output(CLI::App* app, RunCommand* command) {
   app->add_flag_callback(
          "--no-html", [command] { command->html = false; }, "Do not make report.html")
       ->group(group);
-  app->add_option(
-         "--format", command->format,
-         "What is printed at the end: table, markdown, csv, json (one document) or jsonl (a line "
-         "for each cell)")
-      ->check(CLI::IsMember({"table", "markdown", "csv", "json", "jsonl"}))
-      ->group(group)
-      ->capture_default_str()
-      ->type_name("F");
+  add_format(app, &command->format,
+             "What is printed at the end: table, markdown, csv, json (one document) or jsonl (a "
+             "line for each cell)",
+             {"table", "markdown", "csv", "json", "jsonl"})
+      ->group(group);
 }
 
 void add_ab(CLI::App* app, RunCommand* command) {

@@ -84,21 +84,40 @@ class SoakProgress {
   std::size_t part_ = 0;
 };
 
-ExitCode tell(const RunCommand& command, const std::string& folder,
-              const std::vector<SoakReport>& reports, bool interrupted) {
-  std::string text;
-  for (const SoakReport& report : reports) text += render_soak(report) + "\n";
+std::string soak_path(const fs::path& folder, const CellKey& key) {
+  return (folder / "soak" / (key.id() + ".jsonl")).string();
+}
+
+// `place` names the file of the cell's windows.
+SoakReport soak_cell(const SoakSpec& spec, const SoakPlace& place, const std::string& label) {
+  fs::create_directories(fs::path(place.path).parent_path());
+  SoakProgress progress(label, spec.seconds);
+  SoakReport report{.record = soak_in_child(
+                        spec, place, [&](const SoakRecord& record) { progress.show(record); }),
+                    .drifts = {}};
+  report.drifts = find_drifts(report.record);
+  return report;
+}
+
+// As files of the run, and on stdout in the form that was asked for.
+void write_soaks(const RunCommand& command, const std::string& folder, const std::string& text,
+                 const std::string& json) {
   write_file((fs::path(folder) / "soak.txt").string(), text);
-  const std::string json = to_json(reports) + "\n";
   write_file((fs::path(folder) / "soak.json").string(), json);
-  const bool for_people = command.format == "table";
-  if (for_people) {
+  if (command.format == "table") {
     print_fitted(stdout, text);
   } else {
     fmt::print("{}", json);
   }
   std::fflush(stdout);
-  std::FILE* people = for_people ? stdout : stderr;
+}
+
+ExitCode tell(const RunCommand& command, const std::string& folder,
+              const std::vector<SoakReport>& reports, bool interrupted) {
+  std::string text;
+  for (const SoakReport& report : reports) text += render_soak(report) + "\n";
+  write_soaks(command, folder, text, to_json(reports) + "\n");
+  std::FILE* people = command.format == "table" ? stdout : stderr;
   bool whole = true;
   bool grows = false;
   fmt::print(people, "results: {}\n", folder);
@@ -145,8 +164,6 @@ ExitCode soak_cells(const RunCommand& command, const RunManifest& manifest,
                     const std::vector<CellKey>& cells, const std::string& folder,
                     const Environment& environment) {
   const RunFolder lock = RunFolder::open(command.resume, folder, manifest, environment);
-  const fs::path soaks = fs::path(folder) / "soak";
-  fs::create_directories(soaks);
   const InterruptGuard interrupt;
   const double seconds = seconds_of(command.soak_for) / static_cast<double>(cells.size());
   std::vector<SoakReport> reports;
@@ -157,16 +174,11 @@ ExitCode soak_cells(const RunCommand& command, const RunManifest& manifest,
                         .window_s = seconds / kWindowCount};
     const std::string label =
         cells.size() == 1 ? "" : fmt::format("soak {} of {}: ", reports.size() + 1, cells.size());
-    SoakProgress progress(label, seconds);
-    SoakReport report{
-        .record = soak_in_child(spec,
+    reports.push_back(soak_cell(spec,
                                 {.program_path = own_program_path(),
-                                 .path = (soaks / (key.id() + ".jsonl")).string(),
+                                 .path = soak_path(folder, key),
                                  .interrupt = &interrupt},
-                                [&](const SoakRecord& record) { progress.show(record); }),
-        .drifts = {}};
-    report.drifts = find_drifts(report.record);
-    reports.push_back(std::move(report));
+                                label));
     if (interrupt.requested()) break;
   }
   return tell(command, folder, reports, interrupt.requested());
@@ -184,19 +196,14 @@ ExitCode soak_sides(const RunCommand& command, const SoakedSides& sides,
     std::array<SoakReport, 2> reports;
     for (std::size_t side = 0; side < keys.size(); ++side) {
       const std::string name = side == 0 ? "A" : "B";
-      const fs::path soaks = fs::path(folder) / name / "soak";
-      fs::create_directories(soaks);
-      SoakProgress progress(name + ": ", seconds);
-      reports.at(side).record =
-          soak_in_child({.key = keys.at(side),
-                         .verify = sides.verify,
-                         .seconds = seconds,
-                         .window_s = seconds / kWindowCount},
-                        {.program_path = sides.program_paths.at(side),
-                         .path = (soaks / (keys.at(side).id() + ".jsonl")).string(),
-                         .interrupt = &interrupt},
-                        [&](const SoakRecord& record) { progress.show(record); });
-      reports.at(side).drifts = find_drifts(reports.at(side).record);
+      reports.at(side) = soak_cell({.key = keys.at(side),
+                                    .verify = sides.verify,
+                                    .seconds = seconds,
+                                    .window_s = seconds / kWindowCount},
+                                   {.program_path = sides.program_paths.at(side),
+                                    .path = soak_path(fs::path(folder) / name, keys.at(side)),
+                                    .interrupt = &interrupt},
+                                   name + ": ");
     }
     if (interrupt.requested()) break;
     pairs.push_back({.base = std::move(reports[0]), .now = std::move(reports[1])});
@@ -204,16 +211,8 @@ ExitCode soak_sides(const RunCommand& command, const SoakedSides& sides,
     whole = whole && pairs.back().base.record.is_whole();
     worse = worse || is_worse(pairs.back());
   }
-  const std::string json = to_json(pairs) + "\n";
-  write_file((fs::path(folder) / "soak.txt").string(), text);
-  write_file((fs::path(folder) / "soak.json").string(), json);
-  const bool for_people = command.format == "table";
-  if (for_people) {
-    print_fitted(stdout, text);
-  } else {
-    fmt::print("{}", json);
-  }
-  fmt::print(for_people ? stdout : stderr, "results: {}\nanswer: {}\n", folder,
+  write_soaks(command, folder, text, to_json(pairs) + "\n");
+  fmt::print(command.format == "table" ? stdout : stderr, "results: {}\nanswer: {}\n", folder,
              worse ? "B grows where A does not" : "B grows nowhere more than A");
   if (worse) return ExitCode::Regression;
   return whole && !interrupt.requested() ? ExitCode::Pass : ExitCode::CellsIncomplete;

@@ -110,10 +110,7 @@ void add_threads(CLI::App* app, ThreadsCommand* command) {
       ->check(CLI::Range(1u, 1000u))
       ->capture_default_str()
       ->type_name("N");
-  app->add_option("--format", command->format, "What is printed: table or json")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str()
-      ->type_name("F");
+  add_format(app, &command->format, "What is printed: table or json", {"table", "json"});
 }
 
 // NAME:VALUES, as 'run' takes it: a name and its config string.

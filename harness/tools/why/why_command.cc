@@ -54,11 +54,8 @@ void add_why(CLI::App* app, WhyCommand* command) {
                   "The release of PyTorch that wrote it, such as 2.10 [one that puts blocks in the "
                   "same places]")
       ->type_name("V");
-  app->add_option("--format", command->format,
-                  "table, markdown (for an issue) or json (one document)")
-      ->check(CLI::IsMember({"table", "markdown", "json"}))
-      ->capture_default_str()
-      ->type_name("F");
+  add_format(app, &command->format, "table, markdown (for an issue) or json (one document)",
+             {"table", "markdown", "json"});
   app->add_option("-o,--out", command->page,
                   "FILE for a page with maps of the segments, which a browser shows; needs python3")
       ->type_name("FILE");

@@ -60,10 +60,7 @@ void add_merge(CLI::App* app, MergeCommand* command) {
          "--baseline", command->baseline,
          "For nodes: file to write for 'qualify --baseline', with the times of healthy machines")
       ->type_name("FILE");
-  app->add_option("--format", command->format, "For nodes: what is printed, table or json")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str()
-      ->type_name("F");
+  add_format(app, &command->format, "For nodes: what is printed, table or json", {"table", "json"});
   add_force(app, &command->force);
   app->footer(
       "\nExit codes: 0 all are there and fit; 1 nodes are to be drained, or shards contradict each "
