@@ -111,11 +111,8 @@ const BackendEntry* known_backend(std::string_view name) {
 
 const BackendEntry& find_backend(std::string_view name) {
   if (const BackendEntry* const entry = known_backend(name)) return *entry;
-  throw UsageError({.what = "there is no allocator '" + std::string(name) + "'",
-                    .where = {},
-                    .wanted = {},
-                    .got = {},
-                    .next = suggest_backend(name)});
+  throw UsageError(
+      {.what = "there is no allocator '" + std::string(name) + "'", .next = suggest_backend(name)});
 }
 
 std::string read_conf(const BackendEntry& entry, std::string_view text) {
@@ -139,7 +136,6 @@ void check_runs_here(const BackendEntry& entry, std::string_view conf) {
   if (const std::string reason = entry.unavailable_reason(); !reason.empty()) {
     throw EnvironmentError({.what = entry.name + " cannot run here",
                             .where = "--allocator",
-                            .wanted = "",
                             .got = reason,
                             .next = "see: allocmark list allocators"});
   }

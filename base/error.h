@@ -11,11 +11,11 @@
 namespace allocmark {
 
 struct ErrorText {
-  std::string what;    // one sentence: what is wrong
-  std::string where;   // file:line, key and column, flag; empty where there is no place
-  std::string wanted;  // what is allowed; empty where it says nothing new
-  std::string got;     // what was found; empty where it says nothing new
-  std::string next;    // what the reader can do now; empty where nothing helps
+  std::string what;      // one sentence: what is wrong
+  std::string where{};   // file:line, key and column, flag; empty where there is no place
+  std::string wanted{};  // what is allowed; empty where it says nothing new
+  std::string got{};     // what was found; empty where it says nothing new
+  std::string next{};    // what the reader can do now; empty where nothing helps
 };
 
 // One line for a person; empty fields are left out.

@@ -59,11 +59,7 @@ std::string own_program_path() {
   std::array<char, 4096> buffer;
   const ssize_t length = readlink("/proc/self/exe", buffer.data(), buffer.size());
   if (length <= 0) {
-    throw EnvironmentError({.what = "cannot read /proc/self/exe",
-                            .where = "",
-                            .wanted = "",
-                            .got = std::strerror(errno),
-                            .next = ""});
+    throw EnvironmentError({.what = "cannot read /proc/self/exe", .got = std::strerror(errno)});
   }
   return std::string(buffer.data(), static_cast<std::size_t>(length));
 }

@@ -25,11 +25,8 @@ namespace {
 
 [[noreturn]] void refuse_results(const std::string& path, std::string what, std::string got,
                                  std::string next) {
-  throw FileError({.what = std::move(what),
-                   .where = path,
-                   .wanted = {},
-                   .got = std::move(got),
-                   .next = std::move(next)});
+  throw FileError(
+      {.what = std::move(what), .where = path, .got = std::move(got), .next = std::move(next)});
 }
 
 constexpr std::size_t kChunkBytes = kMiB;
@@ -110,7 +107,6 @@ class RunParser {
     throw UsageError({.what = "the results file is empty",
                       .where = path_,
                       .wanted = "the results.jsonl that 'allocmark run' writes",
-                      .got = {},
                       .next = "start a new folder with --out DIR"});
   }
 

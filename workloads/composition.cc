@@ -236,9 +236,7 @@ class BesideSource final : public EventSource {
   [[noreturn]] void refuse_streams() const {
     throw UsageError({.what = "these processes have too many streams together",
                       .where = "workload '" + header_.generator + "'",
-                      .wanted = fmt::format("at most {}", kTraceStreamCountMax),
-                      .got = "",
-                      .next = ""});
+                      .wanted = fmt::format("at most {}", kTraceStreamCountMax)});
   }
 
   // A process picked at random does some events; where it has none left it ends.
@@ -318,9 +316,7 @@ Parts open_parts(const std::vector<std::string>& texts, std::string_view whole,
     if (text.find_first_not_of(' ') == std::string::npos) {
       throw UsageError({.what = "a workload is missing",
                         .where = fmt::format("workload '{}'", whole),
-                        .wanted = "WORKLOAD then WORKLOAD, or WORKLOAD beside WORKLOAD",
-                        .got = "",
-                        .next = ""});
+                        .wanted = "WORKLOAD then WORKLOAD, or WORKLOAD beside WORKLOAD"});
     }
     parts.push_back(open_workload(text, seed + parts.size()));
   }
@@ -362,8 +358,7 @@ std::string replace_workload_parts(std::string_view text,
         throw UsageError({.what = "a scenario of several workloads cannot be one part here",
                           .where = fmt::format("workload '{}', part '{}'", text, parts[i]),
                           .wanted = "a scenario of one workload, or all parts written out",
-                          .got = now,
-                          .next = ""});
+                          .got = now});
       }
       whole += (i == 0 ? "" : std::string(kThen)) + now;
     }

@@ -37,8 +37,7 @@ std::unique_ptr<EventSource> open_scenario_workload(const Scenario& scenario, st
     throw UsageError({.what = "a scenario names another scenario",
                       .where = scenario.path,
                       .wanted = "a generator, file:PATH or a recorded trace",
-                      .got = scenario.workload,
-                      .next = ""});
+                      .got = scenario.workload});
   }
   try {
     return open_workload(scenario.workload, seed);
@@ -60,18 +59,14 @@ bool comes_before_scenarios(const std::string& name) {
 std::string file_path(const std::string& text) {
   std::string path = text.substr(kFilePrefix.size());
   if (path.empty()) {
-    throw UsageError({.what = "no file is named behind 'file:'",
-                      .where = "",
-                      .wanted = "file:PATH",
-                      .got = "nothing",
-                      .next = ""});
+    throw UsageError(
+        {.what = "no file is named behind 'file:'", .wanted = "file:PATH", .got = "nothing"});
   }
   std::error_code ignored;
   if (!path.starts_with("~/") || std::filesystem::exists(path, ignored)) return path;
   throw FileError({.what = "a shell does not expand '~' behind 'file:'",
                    .where = path,
                    .wanted = "a path from / or from this folder",
-                   .got = "",
                    .next = "did you mean file:$HOME" + path.substr(1) + "?"});
 }
 
@@ -84,8 +79,6 @@ void refuse_list(const std::string& text, const std::vector<std::string>& known)
   std::ranges::replace(apart, ',', ' ');
   throw UsageError({.what = "several workloads stand apart",
                     .where = text,
-                    .wanted = "",
-                    .got = "",
                     .next = "did you mean " + apart + "?"});
 }
 
@@ -103,8 +96,6 @@ void refuse_path(const std::string& text) {
   if (is_file) {
     throw UsageError({.what = "a trace file needs 'file:' before its path",
                       .where = text,
-                      .wanted = "",
-                      .got = "",
                       .next = "did you mean file:" + text + "?"});
   }
   if (!like_path || text.find(':') < text.find('/')) return;
@@ -154,7 +145,6 @@ void refuse_model(std::string_view text) {
   throw UsageError({.what = "a model is no workload yet",
                     .where = std::string(text),
                     .wanted = "what is done with it before its name",
-                    .got = "",
                     .next = fmt::format("did you mean train:{0}, infer:{0} or serve:{0}?", model)});
 }
 
@@ -167,9 +157,7 @@ void refuse_method(std::string_view name, std::string_view text) {
       text.substr(std::min(name.size() + 1, text.size()), text.find(',') - name.size() - 1);
   if (!model.empty()) typed.replace(typed.find(kModel), kModel.size(), model);
   throw UsageError({.what = fmt::format("unknown workload '{}'", text),
-                    .where = "",
                     .wanted = fmt::format("a generator; for {} that is {}", name, typed),
-                    .got = "",
                     .next = "workloads/GENERATORS.md, \"Methods by their names\", has the rest"});
 }
 
@@ -255,9 +243,7 @@ std::unique_ptr<EventSource> open_workload(std::string_view workload, std::uint6
   refuse_list(text, known);
   refuse_method(name, text);
   throw UsageError({.what = "unknown workload '" + text + "'",
-                    .where = "",
                     .wanted = "a generator, file:PATH, a recorded trace or a scenario",
-                    .got = "",
                     .next = suggest(name, known, "allocmark list workloads")});
 }
 

@@ -356,7 +356,6 @@ const Reference& find_reference(std::string_view recording) {
   }
   throw UsageError({
       .what = "no workload is known for this recording",
-      .where = "",
       .wanted = "a recording that a generator has a like of",
       .got = std::string(recording),
       .next = nearest_names(recording, names).empty() ? "give its workload with --workload"

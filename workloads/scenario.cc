@@ -246,9 +246,7 @@ Scenario load_scenario(std::string_view name) {
     known.push_back(file.name);
   }
   throw UsageError({.what = fmt::format("unknown scenario '{}'", name),
-                    .where = "",
                     .wanted = "a scenario below " + workload_data_folder() + "/scenarios",
-                    .got = "",
                     .next = suggest(name, known, "allocmark list scenarios")});
 }
 

@@ -45,23 +45,23 @@ struct AllocateResult {
 /// What the backend holds now, in bytes. A field the backend cannot know is nullopt, never 0.
 struct MemoryStats {
   /// Handed out and not given back, rounded as the backend rounds.
-  std::optional<std::uint64_t> allocated_bytes;
+  std::optional<std::uint64_t> allocated_bytes = std::nullopt;
   /// allocated_bytes plus blocks waiting for another stream.
-  std::optional<std::uint64_t> active_bytes;
+  std::optional<std::uint64_t> active_bytes = std::nullopt;
   /// Taken from the device and not returned.
-  std::optional<std::uint64_t> reserved_bytes;
+  std::optional<std::uint64_t> reserved_bytes = std::nullopt;
   /// Cached, but only for another stream than the one asked about.
-  std::optional<std::uint64_t> free_other_streams_bytes;
+  std::optional<std::uint64_t> free_other_streams_bytes = std::nullopt;
   /// Largest cached block on the stream asked about.
-  std::optional<std::uint64_t> free_largest_bytes;
+  std::optional<std::uint64_t> free_largest_bytes = std::nullopt;
   /// Calls that took memory from the device.
-  std::optional<std::uint64_t> device_allocate_count;
+  std::optional<std::uint64_t> device_allocate_count = std::nullopt;
   /// Calls that gave memory back.
-  std::optional<std::uint64_t> device_free_count;
+  std::optional<std::uint64_t> device_free_count = std::nullopt;
   /// Device calls repeated after giving cached memory back.
-  std::optional<std::uint64_t> retry_count;
+  std::optional<std::uint64_t> retry_count = std::nullopt;
   /// Times the backend waited for all its streams.
-  std::optional<std::uint64_t> synchronize_all_count;
+  std::optional<std::uint64_t> synchronize_all_count = std::nullopt;
   /// The most that the backend allows itself (PyTorch's memory fraction); nothing: no limit.
   std::optional<std::uint64_t> limit_bytes = std::nullopt;
   /// Cached by other processes, where the backend stands for several; in none of the fields above.

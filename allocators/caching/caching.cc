@@ -24,9 +24,7 @@ std::uint64_t bytes_of(const caching::Stat& stat) {
   throw EnvironmentError(
       {.what = fmt::format("invalid device pointer: {}", pointer),
        .where = "caching backend",
-       .wanted = "a pointer that allocate returned and that was not given back since",
-       .got = {},
-       .next = {}});
+       .wanted = "a pointer that allocate returned and that was not given back since"});
 }
 
 // What other pools have than the one that the stream's requests go to is as far away as another

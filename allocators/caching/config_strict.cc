@@ -62,7 +62,6 @@ class StrictReader {
       config_.error = ErrorText{
           .what = "a config key is newer than the release of PyTorch",
           .where = conf_place(pair.key, pair.key_column),
-          .wanted = {},
           .got = fmt::format("a key since 2.{}; you asked for {}", key.since_minor, rules.name()),
           .next = fmt::format("leave it out, or ask for 2.{} or newer", key.since_minor)};
     }
@@ -265,8 +264,6 @@ class StrictReader {
       if (pair.key == "backend" || pair.key.starts_with("pinned_")) continue;
       config_.error = ErrorText{.what = "a config key has no effect with backend:cudaMallocAsync",
                                 .where = conf_place(pair.key, pair.key_column),
-                                .wanted = {},
-                                .got = {},
                                 .next = "leave it out, or use backend:native"};
       return;
     }

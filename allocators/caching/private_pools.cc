@@ -18,8 +18,7 @@ namespace {
   throw EnvironmentError({.what = "PyTorch's allocator stops here with an internal error",
                           .where = std::string(call) + " of private pool " + std::to_string(id),
                           .wanted = "a pool that is used, and routed to at most once",
-                          .got = std::move(got),
-                          .next = {}});
+                          .got = std::move(got)});
 }
 
 }  // namespace

@@ -29,8 +29,7 @@ void ConfReader::fail(const ConfPair& pair, std::string_view wanted) {
   error_ = ErrorText{.what = fmt::format("the value of config key '{}' is not allowed", pair.key),
                      .where = conf_place(pair.key, pair.value_column),
                      .wanted = std::string(wanted),
-                     .got = fmt::format("'{}'", pair.value),
-                     .next = {}};
+                     .got = fmt::format("'{}'", pair.value)};
 }
 
 bool ConfReader::boolean(const ConfPair& pair) { return word(pair, {"False", "True"}) == 1; }

@@ -35,7 +35,6 @@ void throw_cuda_error(cudaError_t error, const CudaCall& call) {
   throw EnvironmentError(
       {.what = fmt::format("the CUDA call {} failed", call.expression),
        .where = fmt::format("{}:{}", file, call.line),
-       .wanted = {},
        .got = fmt::format("{} ({})", cudaGetErrorName(error), cudaGetErrorString(error)),
        .next = next_step(error)});
 }

@@ -40,9 +40,7 @@ void check(CUresult result, std::string_view call) {
   throw EnvironmentError(
       {.what = fmt::format("the CUDA driver call {} failed", call),
        .where = "virtual memory of an allocator",
-       .wanted = {},
-       .got = fmt::format("{} ({})", static_cast<int>(result), text == nullptr ? "?" : text),
-       .next = {}});
+       .got = fmt::format("{} ({})", static_cast<int>(result), text == nullptr ? "?" : text)});
 }
 
 }  // namespace

@@ -47,9 +47,7 @@ inline void give_device_memory(std::uint64_t address) noexcept {
 [[noreturn]] inline void throw_invalid_pointer(const char* backend) {
   throw EnvironmentError({.what = "invalid device pointer",
                           .where = backend,
-                          .wanted = "a pointer that allocate returned, given back once",
-                          .got = {},
-                          .next = {}});
+                          .wanted = "a pointer that allocate returned, given back once"});
 }
 
 }  // namespace allocmark

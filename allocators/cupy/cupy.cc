@@ -135,8 +135,6 @@ class CupyBackend final : public Backend {
     return {.allocated_bytes = counters.used_bytes,
             .active_bytes = counters.used_bytes,
             .reserved_bytes = counters.total_bytes,
-            .free_other_streams_bytes = std::nullopt,
-            .free_largest_bytes = std::nullopt,
             .device_allocate_count = counters.take_count,
             .device_free_count = counters.give_count,
             .retry_count = counters.retry_count,

@@ -137,8 +137,6 @@ class GgmlBackend final : public Backend {
     return {.allocated_bytes = sum.used_bytes,
             .active_bytes = sum.used_bytes,
             .reserved_bytes = sum.held_bytes,
-            .free_other_streams_bytes = std::nullopt,
-            .free_largest_bytes = std::nullopt,
             .device_allocate_count = sum.take_count,
             .device_free_count = sum.give_count,
             .retry_count = sum.retry_count,

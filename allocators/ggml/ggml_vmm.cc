@@ -129,8 +129,6 @@ class GgmlVmmBackend final : public Backend {
     return {.allocated_bytes = sum.live_bytes,
             .active_bytes = sum.stack_bytes,
             .reserved_bytes = sum.mapped_bytes,
-            .free_other_streams_bytes = std::nullopt,
-            .free_largest_bytes = std::nullopt,
             .device_allocate_count = sum.map_count,
             .device_free_count = 0,
             .retry_count = 0,

@@ -47,13 +47,9 @@ class CupyPinnedBackend final : public Backend {
   [[nodiscard]] MemoryStats stats(cudaStream_t /*stream*/) const override {
     const std::scoped_lock lock(mutex_);
     return {.allocated_bytes = blocks_.held_bytes(),
-            .active_bytes = std::nullopt,
             .reserved_bytes = driver_.pinned_bytes(),
-            .free_other_streams_bytes = std::nullopt,
-            .free_largest_bytes = std::nullopt,
             .device_allocate_count = driver_.pin_count(),
             .device_free_count = driver_.unpin_count(),
-            .retry_count = std::nullopt,
             .synchronize_all_count = 0};
   }
 

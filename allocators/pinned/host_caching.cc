@@ -54,9 +54,7 @@ class HostCachingBackend final : public Backend {
     if (found == live_.end()) {
       throw EnvironmentError({.what = fmt::format("invalid pointer: {}", pointer),
                               .where = "host_caching backend",
-                              .wanted = "one that allocate returned and that lives",
-                              .got = {},
-                              .next = {}});
+                              .wanted = "one that allocate returned and that lives"});
     }
     live_bytes_ -= found->second;
     live_.erase(found);
@@ -77,10 +75,7 @@ class HostCachingBackend final : public Backend {
   [[nodiscard]] MemoryStats stats(cudaStream_t /*stream*/) const override {
     const std::scoped_lock lock(mutex_);
     return {.allocated_bytes = live_bytes_,
-            .active_bytes = std::nullopt,
             .reserved_bytes = driver_.pinned_bytes(),
-            .free_other_streams_bytes = std::nullopt,
-            .free_largest_bytes = std::nullopt,
             .device_allocate_count = driver_.pin_count(),
             .device_free_count = driver_.unpin_count(),
             .retry_count = 0,

@@ -95,9 +95,7 @@ class HostExactBackend final : public Backend {
     if (found == live_.end()) {
       throw EnvironmentError({.what = "this block is not pinned by this backend",
                               .where = "host_exact",
-                              .wanted = "a pointer that allocate returned",
-                              .got = {},
-                              .next = {}});
+                              .wanted = "a pointer that allocate returned"});
     }
     ALLOCMARK_CUDA_CHECK(unpin(pointer, found->second));
     budget_.give_back(found->second);

@@ -27,7 +27,6 @@ std::vector<fs::path> folders() {
 [[noreturn]] void refuse_bfc_plugin(const std::string& plugin_path, const std::string& got) {
   throw EnvironmentError({.what = "the plugin over TensorFlow's allocator cannot be used",
                           .where = plugin_path,
-                          .wanted = {},
                           .got = got,
                           .next = "make it again: scripts/build/fetch_tensorflow.sh"});
 }

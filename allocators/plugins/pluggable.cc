@@ -92,11 +92,8 @@ std::string residue_hint(std::string_view conf) {
 
 EnvironmentError library_error(const std::string& library, std::string what, std::string got,
                                std::string next = {}) {
-  return EnvironmentError({.what = std::move(what),
-                           .where = library,
-                           .wanted = {},
-                           .got = std::move(got),
-                           .next = std::move(next)});
+  return EnvironmentError(
+      {.what = std::move(what), .where = library, .got = std::move(got), .next = std::move(next)});
 }
 
 // What a library throws is its own doing, and no bug of ours.
@@ -158,8 +155,7 @@ PluggableConfResult read_pluggable_conf(std::string_view text) {
                              .wanted =
                                  "pluggable:PATH.so[,MALLOC_SYMBOL,FREE_SYMBOL], or the "
                                  "config key library",
-                             .got = text.empty() ? "no config string" : std::string(text),
-                             .next = {}};
+                             .got = text.empty() ? "no config string" : std::string(text)};
   }
   return result;
 }

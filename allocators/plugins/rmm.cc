@@ -136,19 +136,13 @@ RmmConf read_rmm_conf(std::string_view text) {
 
 RmmBackend::RmmBackend(const AllocmarkRmmOptions& options) : plugin_(nullptr) {
   if (const std::string reason = unavailable_reason(); !reason.empty()) {
-    throw EnvironmentError({.what = "the rmm backend is not available",
-                            .where = {},
-                            .wanted = {},
-                            .got = {},
-                            .next = reason});
+    throw EnvironmentError({.what = "the rmm backend is not available", .next = reason});
   }
   plugin_ = &functions();
   const int status = plugin_->open(&options, &instance_);
   if (status == kAllocmarkRmmOutOfMemory) {
     throw EnvironmentError({.what = "the device has not the memory that the resource starts with",
                             .where = "rmm backend",
-                            .wanted = {},
-                            .got = {},
                             .next = "give a smaller initial_mb"});
   }
   require_ok(status, "its constructor");
@@ -168,9 +162,7 @@ void RmmBackend::require_ok(int status, const char* call) const {
     return;
   throw EnvironmentError({.what = std::string("RMM failed in ") + call,
                           .where = plugin_path(),
-                          .wanted = {},
-                          .got = plugin_->last_error(),
-                          .next = {}});
+                          .got = plugin_->last_error()});
 }
 
 AllocateResult RmmBackend::allocate(std::uint64_t size_bytes, cudaStream_t stream) {

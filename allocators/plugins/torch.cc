@@ -65,7 +65,6 @@ EnvironmentError plugin_error(std::string what, std::string path, std::string go
   return EnvironmentError(
       {.what = std::move(what),
        .where = std::move(path),
-       .wanted = {},
        .got = std::move(got),
        .next = "Build the plugin again: scripts/build/fetch_torch.sh VERSION for torch@VERSION, "
                "-DALLOCMARK_TORCH_DIR=<site-packages>/torch for torch."});
@@ -135,11 +134,7 @@ TorchBackend::TorchBackend(const BackendOptions& options, const std::string& ver
   require_good_conf(
       caching::parse_strict(options.conf, rules_for(torch_version_of(version))).error);
   if (const std::string reason = unavailable_reason(version); !reason.empty()) {
-    throw EnvironmentError({.what = "the torch backend is not available",
-                            .where = {},
-                            .wanted = {},
-                            .got = {},
-                            .next = reason});
+    throw EnvironmentError({.what = "the torch backend is not available", .next = reason});
   }
   plugin_ = &load_plugin(version, options.conf);
   require_ok(plugin_->open(options.memory_limit_bytes), "open");

@@ -48,11 +48,8 @@ TorchHostCache::TorchHostCache(const std::string& version, const std::string& co
 
 void TorchHostCache::require_ok(int status) const {
   if (status == kAllocmarkPluginOk) return;
-  throw EnvironmentError({.what = "PyTorch's cache of pinned memory failed",
-                          .where = {},
-                          .wanted = {},
-                          .got = plugin_->last_error(),
-                          .next = {}});
+  throw EnvironmentError(
+      {.what = "PyTorch's cache of pinned memory failed", .got = plugin_->last_error()});
 }
 
 host_caching::PinnedBlock TorchHostCache::allocate(std::uint64_t size_bytes) {

@@ -35,7 +35,6 @@ ReleaseBackend::ReleaseBackend(std::unique_ptr<caching::Driver> driver, const Re
     throw EnvironmentError({.what = "there is no memory for what RMM's resources start with",
                             .where = "rmm",
                             .wanted = "room where they take memory, and below max_mb",
-                            .got = {},
                             .next = "give a smaller initial_mb, block_count or max_bin, or a "
                                     "larger max_mb"});
   }
@@ -124,8 +123,6 @@ MemoryStats ReleaseBackend::totals() const {
   return {.allocated_bytes = used_bytes_,
           .active_bytes = used_bytes_,
           .reserved_bytes = counters_.device_bytes,
-          .free_other_streams_bytes = std::nullopt,
-          .free_largest_bytes = std::nullopt,
           .device_allocate_count = counters_.take_count,
           .device_free_count = counters_.give_count,
           .retry_count = counters_.refusal_count,

@@ -61,7 +61,6 @@ std::unique_ptr<Backend> make_async(const Release& release, const ReleaseConf& c
     throw EnvironmentError({.what = "the device has not the memory that cuda_async starts with",
                             .where = "rmm",
                             .wanted = format_bytes(initial_bytes),
-                            .got = {},
                             .next = "give a smaller initial_mb"});
   }
   made->deallocate(first.pointer, initial_bytes, nullptr);

@@ -51,7 +51,6 @@ void set_max_size(Properties& properties, std::uint64_t max_size_bytes) {
     throw EnvironmentError({.what = "this CUDA toolkit's pools have no maximum size",
                             .where = "async, key max_size_mb",
                             .wanted = "CUDA 12.2 or newer",
-                            .got = {},
                             .next = "leave max_size_mb out, or rebuild with a newer toolkit"});
   }
 }
@@ -260,14 +259,7 @@ MemoryStats AsyncBackend::stats(cudaStream_t /*stream*/) const {
   // Which free memory waits for which stream, and how often the pool went to the driver, the pool
   // does not say.
   return {.allocated_bytes = live_.size_bytes_total(),
-          .active_bytes = std::nullopt,
-          .reserved_bytes = pool_bytes(cudaMemPoolAttrReservedMemCurrent),
-          .free_other_streams_bytes = std::nullopt,
-          .free_largest_bytes = std::nullopt,
-          .device_allocate_count = std::nullopt,
-          .device_free_count = std::nullopt,
-          .retry_count = std::nullopt,
-          .synchronize_all_count = std::nullopt};
+          .reserved_bytes = pool_bytes(cudaMemPoolAttrReservedMemCurrent)};
 }
 
 std::vector<NamedCounter> AsyncBackend::counters() const {

@@ -184,14 +184,9 @@ class CubBackend final : public Backend {
     const std::uint64_t live_bytes = used ? found->second.live : 0;
     const std::uint64_t cached_bytes = used ? found->second.free : 0;
     return {.allocated_bytes = live_bytes,
-            .active_bytes = std::nullopt,
             .reserved_bytes = live_bytes + cached_bytes,
             .free_other_streams_bytes = other_streams_bytes,
-            .free_largest_bytes = largest_bytes,
-            .device_allocate_count = std::nullopt,
-            .device_free_count = std::nullopt,
-            .retry_count = std::nullopt,
-            .synchronize_all_count = std::nullopt};
+            .free_largest_bytes = largest_bytes};
   }
 
  private:
@@ -234,8 +229,6 @@ std::string unavailable_reason() {
 std::unique_ptr<Backend> make(const BackendOptions& options) {
   require_good_conf(check_conf(options.conf));
   throw EnvironmentError({.what = "the cub backend is not available",
-                          .where = {},
-                          .wanted = {},
                           .got = unavailable_reason(),
                           .next = "rebuild with an older CUDA toolkit, or use another allocator"});
 }

@@ -78,8 +78,7 @@ class NativeBackend final : public Backend {
             .free_largest_bytes = 0,
             .device_allocate_count = device_allocate_count_,
             .device_free_count = device_free_count_,
-            .retry_count = 0,
-            .synchronize_all_count = std::nullopt};
+            .retry_count = 0};
   }
 
  private:

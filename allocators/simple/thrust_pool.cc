@@ -261,7 +261,6 @@ class ThrustPoolBackend final : public Backend {
             .active_bytes = allocated_bytes_,
             .reserved_bytes = upstream_.reserved_bytes(),
             .free_other_streams_bytes = 0,
-            .free_largest_bytes = std::nullopt,
             .device_allocate_count = upstream_.allocate_count(),
             .device_free_count = upstream_.free_count(),
             .retry_count = 0,

@@ -123,9 +123,7 @@ std::unordered_map<void*, VmmStitchBackend::Block>::iterator VmmStitchBackend::f
     throw EnvironmentError(
         {.what = fmt::format("invalid device pointer: {}", pointer),
          .where = "vmm_stitch backend",
-         .wanted = "a pointer that allocate returned and that was not given back since",
-         .got = {},
-         .next = {}});
+         .wanted = "a pointer that allocate returned and that was not given back since"});
   }
   return found;
 }
@@ -240,7 +238,6 @@ MemoryStats VmmStitchBackend::stats(cudaStream_t stream) const {
   stats.device_allocate_count = ranges_.counts().create_count;
   stats.device_free_count = ranges_.counts().release_count;
   stats.retry_count = retry_count_;
-  stats.synchronize_all_count = std::nullopt;
   return stats;
 }
 

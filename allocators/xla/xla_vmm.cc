@@ -110,7 +110,6 @@ class XlaVmmBackend final : public Backend {
             .active_bytes = counters.used_bytes,
             .reserved_bytes = counters.held_bytes,
             .free_other_streams_bytes = 0,
-            .free_largest_bytes = std::nullopt,
             .device_allocate_count = counters.create_count,
             .device_free_count = counters.release_count,
             .retry_count = counters.reclaim_count,

@@ -37,8 +37,6 @@ constexpr std::size_t kResultBytesMax = std::size_t{64} << 20;
 [[noreturn]] void throw_errno(const std::string& what, int error) {
   throw EnvironmentError(
       {.what = what,
-       .where = "",
-       .wanted = "",
        .got = std::strerror(error),
        .next = "check the limits on processes and open files (ulimit -a), or use fewer --jobs"});
 }
@@ -326,7 +324,7 @@ ErrorText error_of(const ChildOutcome& outcome, std::string_view what) {
   if (outcome.signal_number != 0) {
     text = fmt::format("{} ended by {}: {}", what, signal_name(outcome.signal_number), text);
   }
-  return {.what = text, .where = {}, .wanted = {}, .got = {}, .next = {}};
+  return {.what = text};
 }
 
 void rethrow(const ChildOutcome& outcome, std::string_view what) {

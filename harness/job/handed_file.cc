@@ -25,8 +25,6 @@ HandedFile::HandedFile() {
   }
   if (fd_ >= 0) return;
   throw EnvironmentError({.what = "cannot open a file in memory for other processes",
-                          .where = "",
-                          .wanted = "",
                           .got = std::strerror(errno),
                           .next = "check the limit on open files (ulimit -n)"});
 }

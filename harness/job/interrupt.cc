@@ -42,8 +42,6 @@ InterruptGuard::InterruptGuard() {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
     throw EnvironmentError({.what = "cannot make a pipe for Ctrl-C",
-                            .where = "",
-                            .wanted = "",
                             .got = std::strerror(errno),
                             .next = "check the limit on open files (ulimit -n)"});
   }

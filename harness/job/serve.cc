@@ -37,8 +37,6 @@ void send_text(const std::string& text) {
 
 [[noreturn]] void refuse_call(std::string_view got) {
   throw UsageError({.what = "'cell' is what 'allocmark run' starts, not for use by hand",
-                    .where = "",
-                    .wanted = "",
                     .got = std::string(got),
                     .next = "see: allocmark run --help"});
 }
@@ -49,10 +47,7 @@ void check_device_call(cudaError_t error, const char* call) {
   if (error == cudaSuccess) return;
   throw EnvironmentError(
       {.what = fmt::format("{} failed", call),
-       .where = "",
-       .wanted = "",
-       .got = fmt::format("{} ({})", cudaGetErrorName(error), cudaGetErrorString(error)),
-       .next = ""});
+       .got = fmt::format("{} ({})", cudaGetErrorName(error), cudaGetErrorString(error))});
 }
 
 void select_device(std::string_view device) {

@@ -78,8 +78,6 @@ ReadValue read_allocator_value(const std::string& text) {
   if (!text.starts_with(kReleased) || is_known) return {.value = text, .note = {}};
   throw UsageError({.what = "there is no allocator '" + text + "'",
                     .where = "--allocator",
-                    .wanted = "",
-                    .got = "",
                     .next = suggest_backend(text)});
 }
 

@@ -47,7 +47,6 @@ void refuse_words_for_none(const std::string& text) {
   throw UsageError({.what = "this is no config string",
                     .where = "--conf '" + text + "'",
                     .wanted = "KEY:VALUE,KEY:VALUE, or unset for none",
-                    .got = "",
                     .next = "did you mean --conf " + name + "unset?"});
 }
 

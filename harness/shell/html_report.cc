@@ -58,8 +58,6 @@ HtmlOutcome missing(const HtmlReport& report, const std::string& what, const std
   if (!report.latex.empty() || !report.svg.empty()) {
     throw EnvironmentError({.what = "LaTeX tables and charts cannot be made: " + what,
                             .where = report.latex.empty() ? "--svg" : "--latex",
-                            .wanted = "",
-                            .got = "",
                             .next = next});
   }
   return {.text = fmt::format("report.html: not made: {}; {}\n", what, next), .made = false};
@@ -84,7 +82,6 @@ std::string make_page(const std::string& script, const std::string& input) {
   if (outcome.exit_code == 0) return std::move(outcome.result);
   throw EnvironmentError({.what = "the page cannot be made",
                           .where = path,
-                          .wanted = "",
                           .got = outcome.timed_out             ? "no end after 300 s"
                                  : outcome.stderr_tail.empty() ? "a page that is too large"
                                                                : outcome.stderr_tail,
@@ -115,7 +112,6 @@ HtmlOutcome write_html_report(const HtmlReport& report) {
   if (outcome.exit_code == 0) return {.text = outcome.stderr_tail};
   throw EnvironmentError({.what = "report.html cannot be made",
                           .where = script,
-                          .wanted = "",
                           .got = outcome.timed_out ? "no end after 300 s" : outcome.stderr_tail,
                           .next = "report.md is complete; 'allocmark report DIR --no-html' leaves "
                                   "the page out"});

@@ -188,8 +188,6 @@ void throw_unknown_word(const CLI::App& app, const std::vector<std::string>& wor
   if (const std::optional<UnknownWord> unknown = find_unknown_word(app, words)) {
     throw UsageError({.what = fmt::format("'{}' is not known here", unknown->word),
                       .where = path,
-                      .wanted = "",
-                      .got = "",
                       .next = program_hint(deepest_app(app)) +
                               meant_by(deepest_app(app), *unknown, words) + "; " + help});
   }
@@ -210,8 +208,7 @@ void throw_parse_error(const CLI::ParseError& error, const CLI::App& app,
   } else {
     next = takes(where, error.what()) + help;
   }
-  throw UsageError(
-      {.what = plain_message(error.what()), .where = path, .wanted = "", .got = "", .next = next});
+  throw UsageError({.what = plain_message(error.what()), .where = path, .next = next});
 }
 
 }  // namespace allocmark

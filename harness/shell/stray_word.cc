@@ -104,7 +104,6 @@ void refuse_split_workloads(const std::vector<std::string>& workloads) {
     throw UsageError({.what = fmt::format("'{}' is no workload", workloads[at]),
                       .where = "--workload",
                       .wanted = "a generator, file:PATH, a recorded trace or a scenario",
-                      .got = "",
                       .next = hint.empty() ? "see: allocmark list workloads" : hint});
   }
 }

@@ -64,7 +64,6 @@ ExitCode with_end_of_output(ExitCode code) {
 ErrorText system_failure(const std::string& where, const std::string& reason) {
   return {.what = "the system does not let this program go on",
           .where = where,
-          .wanted = "",
           .got = reason,
           .next = "check the path, free space and the limits of this shell (ulimit -a)"};
 }

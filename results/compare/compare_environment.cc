@@ -95,7 +95,6 @@ void append(std::string& reasons, const std::string& difference) {
 
 [[noreturn]] void refuse_calibration(std::string what, std::string wanted, std::string got) {
   throw UsageError({.what = std::move(what),
-                    .where = {},
                     .wanted = std::move(wanted),
                     .got = std::move(got),
                     .next = "make one from at least two runs of the same build on this machine: "

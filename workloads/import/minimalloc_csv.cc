@@ -153,8 +153,7 @@ Recording open_minimalloc_csv(const std::string& path) {
     throw UsageError({.what = "the minimalloc CSV has no blocks",
                       .where = path,
                       .wanted = "a row for each block below the header",
-                      .got = "the header alone",
-                      .next = ""});
+                      .got = "the header alone"});
   }
   Recording recording;
   recording.notes.emplace_back(

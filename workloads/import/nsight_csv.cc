@@ -33,7 +33,6 @@ Recording open_nsight_csv(const std::string& path) {
       throw UsageError({.what = "this CSV of Nsight Systems lacks a column",
                         .where = lines.where(),
                         .wanted = fmt::format("'{}'", kEventColumns[i]),
-                        .got = "",
                         .next = "select all columns of CUDA_GPU_MEMORY_USAGE_EVENTS"});
     }
   }

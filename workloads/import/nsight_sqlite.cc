@@ -65,7 +65,6 @@ class Database {
           {.what = "an SQLite database, and this machine has no libsqlite3.so.0 to read it",
            .where = path,
            .wanted = "the library, or the table as CSV",
-           .got = "",
            .next = fmt::format("apt-get install libsqlite3-0, or where there is sqlite3: sqlite3 "
                                "-header -csv FILE 'select * from {}' > FILE.csv",
                                kTable)});
@@ -153,7 +152,6 @@ std::string query_for(Database& database, const std::string& path) {
           {.what = fmt::format("a database without {}", found.empty() ? "the table" : "a column"),
            .where = path,
            .wanted = found.empty() ? kTable : std::string(column),
-           .got = "",
            .next = "record with nsys profile --cuda-memory-usage=true, then nsys "
                    "export --type sqlite"});
     }

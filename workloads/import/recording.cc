@@ -24,7 +24,6 @@ constexpr std::size_t kSniffBytes = 512;
                     .where = path,
                     .wanted = "a trace, a PyTorch snapshot, an RMM log, an Nsight Systems export, "
                               "a STAlloc log or a CSV of minimalloc",
-                    .got = "",
                     .next = std::move(next)});
 }
 

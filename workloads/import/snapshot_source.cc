@@ -122,7 +122,6 @@ void SnapshotSource::fail(std::string what) const {
        .where =
            fmt::format("{}, device {}, entry {}", snapshot_.path, history_.device(), entry_at_),
        .wanted = "a complete history of one process",
-       .got = "",
        .next = "record again, without skip_actions and without restarting the history"});
 }
 

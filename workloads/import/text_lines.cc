@@ -39,8 +39,7 @@ std::optional<std::string_view> TextLines::next() {
       throw UsageError({.what = "line too long",
                         .where = where(),
                         .wanted = fmt::format("at most {} bytes", kTextLineBytesMax),
-                        .got = "a longer one",
-                        .next = ""});
+                        .got = "a longer one"});
     }
   }
   if (!bytes_.damage().empty()) {

@@ -272,8 +272,7 @@ std::string read_unpacked(const std::string& path, const InputKind& kind, const 
   }
   if (!reader.damage().empty()) problem = reader.damage();
   if (problem.empty()) return text;
-  throw UsageError(
-      {.what = what, .where = path, .wanted = "", .got = problem, .next = "get the file again"});
+  throw UsageError({.what = what, .where = path, .got = problem, .next = "get the file again"});
 }
 
 }  // namespace allocmark

@@ -29,7 +29,6 @@ std::string workload_data_folder() {
   throw FileError({.what = "the workload data folder is missing",
                    .where = installed.string(),
                    .wanted = "a folder that holds recorded/ and scenarios/",
-                   .got = "",
                    .next = "Set ALLOCMARK_DATA to the folder workloads/ of the source tree"});
 }
 

@@ -79,8 +79,7 @@ void Parameters::refuse(std::string_view key, std::string wanted, std::string_vi
   throw UsageError({.what = fmt::format("bad value of key '{}'", key),
                     .where = fmt::format("workload '{}'", text_),
                     .wanted = std::move(wanted),
-                    .got = std::string(got),
-                    .next = ""});
+                    .got = std::string(got)});
 }
 
 const std::string* Parameters::given(std::string_view key) const {
@@ -178,7 +177,6 @@ std::size_t Parameters::variant_index(std::string_view what, const std::vector<s
                                 : fmt::format("unknown {} '{}'", what, variant_),
        .where = fmt::format("workload '{}'", text_),
        .wanted = fmt::format("{}:{}", name_, known.front()) + " or another of: " + joined(known),
-       .got = "",
        .next = variant_.empty() ? "" : meant_model(variant_, known)});
 }
 
@@ -187,8 +185,7 @@ void Parameters::refuse_variant() const {
   throw UsageError({.what = fmt::format("{} has no variants", name_),
                     .where = fmt::format("workload '{}'", text_),
                     .wanted = fmt::format("{0}:key=value,key=value or {0}:", name_),
-                    .got = fmt::format("'{}'", variant_),
-                    .next = ""});
+                    .got = fmt::format("'{}'", variant_)});
 }
 
 void Parameters::refuse_for_model(const ModelKey& row) const {
@@ -213,7 +210,6 @@ void Parameters::finish() const {
     throw UsageError({.what = fmt::format("unknown key '{}'", key),
                       .where = fmt::format("workload '{}'", text_),
                       .wanted = "a key of " + name_ + (hint.empty() ? ": " + joined(asked_) : ""),
-                      .got = "",
                       .next = hint});
   }
 }

@@ -12,7 +12,6 @@ namespace {
 
 ErrorText rule_error(std::string what, std::string wanted, std::string got, std::string next) {
   return {.what = std::move(what),
-          .where = "",
           .wanted = std::move(wanted),
           .got = std::move(got),
           .next = std::move(next)};

@@ -56,14 +56,12 @@ class LineReader {
 std::optional<std::string_view> too_long(std::string_view rest, std::optional<ErrorText>* broken) {
   if (rest.find('\0') != std::string_view::npos) {
     *broken = ErrorText{.what = "zeros behind the last row",
-                        .where = "",
                         .wanted = "a file that ends with its last row",
                         .got = "a capture that is still going on, or whose program was killed",
                         .next = "allocmark capture --finish --out FOLDER, with its folder"};
     return std::nullopt;
   }
   *broken = ErrorText{.what = "line too long",
-                      .where = "",
                       .wanted = fmt::format("at most {} bytes", kLineBytesMax),
                       .got = "a longer one",
                       .next = "Is this a text trace? Packed files must end in .gz or .zst"};
@@ -98,13 +96,11 @@ std::optional<std::string_view> LineReader::next(std::optional<ErrorText>* broke
 std::optional<std::string_view> LineReader::finish(std::optional<ErrorText>* broken) const {
   if (!bytes_.damage().empty()) {
     *broken = ErrorText{.what = "truncated or damaged file",
-                        .where = "",
                         .wanted = "complete packed data",
                         .got = bytes_.damage(),
                         .next = "Copy, pack or record the file again"};
   } else if (begin_ != end_) {
     *broken = ErrorText{.what = "truncated file",
-                        .where = "",
                         .wanted = "a newline after the last line",
                         .got = "a last line that stops short",
                         .next = "Copy or record the file again"};
@@ -192,7 +188,6 @@ void FileSource::read_head() {
     const bool packed =
         line && (line->starts_with("\x1f\x8b") || line->starts_with("\x28\xb5\x2f\xfd"));
     fail({.what = line ? "wrong header line" : "no header line",
-          .where = "",
           .wanted = fmt::format("'{}', optionally with ',tensor'", kTraceColumns),
           .got = !line    ? "the end of the file"
                  : packed ? "packed data"
@@ -229,10 +224,8 @@ void FileSource::read_key(std::string_view line) {
     const std::uint64_t count = key_number(key, value, 10);
     if (count < 1 || count > kTraceStreamCountMax) {
       fail({.what = "bad stream count in the head",
-            .where = "",
             .wanted = fmt::format("1 to {}", kTraceStreamCountMax),
-            .got = std::string(value),
-            .next = ""});
+            .got = std::string(value)});
     }
     header_.stream_count = static_cast<std::uint32_t>(count);
   }
@@ -246,10 +239,8 @@ void FileSource::read_process(std::string_view value) {
   const bool follows = jobs.empty() ? first == 0 : first > jobs.back().first_stream;
   if (!follows || first >= kTraceStreamCountMax) {
     fail({.what = "bad first stream of a process in the head",
-          .where = "",
           .wanted = "0 for the first process, then more than the one before has",
-          .got = std::string(value.substr(0, 60)),
-          .next = ""});
+          .got = std::string(value.substr(0, 60))});
   }
   jobs.push_back({.workload = std::string(value.substr(std::min(blank + 1, value.size()))),
                   .first_stream = static_cast<std::uint32_t>(first)});
@@ -261,11 +252,9 @@ std::uint64_t FileSource::key_number(std::string_view key, std::string_view valu
   const auto [stop, error] = std::from_chars(value.data(), end, number, base);
   if (error != std::errc() || stop != end) {
     fail({.what = fmt::format("bad value of key '{}' in the head", key),
-          .where = "",
           .wanted = base == 16 ? "a 64-bit number in hexadecimal digits"
                                : "a 64-bit number in decimal digits",
-          .got = fmt::format("'{}'", value.substr(0, 60)),
-          .next = ""});
+          .got = fmt::format("'{}'", value.substr(0, 60))});
   }
   return number;
 }
@@ -276,7 +265,6 @@ std::uint64_t FileSource::label_index(std::string_view label) {
   if (found != label_indexes_.end()) return found->second;
   if (labels_.size() == kTraceLabelCountMax) {
     fail({.what = "too many different labels",
-          .where = "",
           .wanted = fmt::format("at most {}", kTraceLabelCountMax),
           .got = "one more",
           .next = "Use the same label for the same phase"});
@@ -298,10 +286,8 @@ void FileSource::read_row(std::string_view line) {
   }
   if (rules_.live().count() + rules_.host_live().count() > kTraceLiveCountMax) {
     fail({.what = "too many blocks are live at once",
-          .where = "",
           .wanted = fmt::format("at most {}", kTraceLiveCountMax),
-          .got = "one more",
-          .next = ""});
+          .got = "one more"});
   }
   header_.stream_count = std::max(header_.stream_count, event.stream + 1);
   if (promised_hash_) hash_.add(event, label);
@@ -328,7 +314,6 @@ void FileSource::check_end() const {
   if (std::optional<ErrorText> broken = rules_.check_end()) fail(std::move(*broken));
   if (promised_event_count_ && *promised_event_count_ != event_count_) {
     fail({.what = "the head promises another number of events",
-          .where = "",
           .wanted = fmt::format("{} rows (key 'events')", *promised_event_count_),
           .got = std::to_string(event_count_),
           .next =
@@ -336,7 +321,6 @@ void FileSource::check_end() const {
   }
   if (promised_hash_ && *promised_hash_ != hash_.value()) {
     fail({.what = "the head promises other events",
-          .where = "",
           .wanted = fmt::format("hash {:016x} (key 'hash')", *promised_hash_),
           .got = fmt::format("{:016x}", hash_.value()),
           .next = "The file was edited: copy it again, or remove the key 'hash'"});

@@ -53,42 +53,25 @@ ErrorText bad_number(std::string_view column, std::string_view text, NumberStatu
   const std::string name(column);
   switch (status) {
     case NumberStatus::Empty:
-      return {.what = name + " is empty",
-              .where = "",
-              .wanted = "a whole number",
-              .got = "nothing",
-              .next = ""};
+      return {.what = name + " is empty", .wanted = "a whole number", .got = "nothing"};
     case NumberStatus::Negative:
-      return {.what = name + " is negative",
-              .where = "",
-              .wanted = "a whole number from 0",
-              .got = shown(text),
-              .next = ""};
+      return {.what = name + " is negative", .wanted = "a whole number from 0", .got = shown(text)};
     case NumberStatus::Overflow:
-      return {.what = name + " overflows 64 bits",
-              .where = "",
-              .wanted = "at most 2^64 - 1",
-              .got = shown(text),
-              .next = ""};
+      return {
+          .what = name + " overflows 64 bits", .wanted = "at most 2^64 - 1", .got = shown(text)};
     case NumberStatus::NotANumber:
     case NumberStatus::Ok:
       break;
   }
-  return {.what = name + " is not a number",
-          .where = "",
-          .wanted = "decimal digits only",
-          .got = shown(text),
-          .next = ""};
+  return {.what = name + " is not a number", .wanted = "decimal digits only", .got = shown(text)};
 }
 
 ErrorText wrong_column_count(std::string_view line, std::size_t found_count, int column_count) {
   return {
       .what = static_cast<int>(found_count) < column_count ? "missing columns" : "extra columns",
-      .where = "",
       .wanted = fmt::format("{} columns ({})", column_count,
                             column_count == 4 ? kTraceColumns : kTraceColumnsTagged),
-      .got = fmt::format("{} in {}", found_count, shown(line)),
-      .next = ""};
+      .got = fmt::format("{} in {}", found_count, shown(line))};
 }
 
 // Which columns an operation uses; the others must be 0, so that shifted columns are noticed.
@@ -132,10 +115,8 @@ std::optional<ErrorText> check_label(std::string_view label) {
   if (!label.empty() && label.size() <= kTraceLabelLengthMax) return std::nullopt;
   return ErrorText{
       .what = label.empty() ? "mark without a label" : "label too long",
-      .where = "",
       .wanted = fmt::format("mark,LABEL,0,0 with 1 to {} characters", kTraceLabelLengthMax),
-      .got = shown(label),
-      .next = ""};
+      .got = shown(label)};
 }
 
 struct Numbers {
@@ -159,7 +140,6 @@ std::optional<ErrorText> check_columns(EventKind kind, const Numbers& numbers,
     if (is_used || value == 0) return std::nullopt;
     return ErrorText{
         .what = fmt::format("{} does not use column {}", event_kind_name(kind), column),
-        .where = "",
         .wanted = "0 there",
         .got = std::to_string(value),
         .next = "Are the columns in the order op,id,size,stream?"};
@@ -169,7 +149,6 @@ std::optional<ErrorText> check_columns(EventKind kind, const Numbers& numbers,
   if (auto broken = unused(used.stream, "stream", numbers.stream)) return broken;
   if (numbers.stream >= kTraceStreamCountMax) {
     return ErrorText{.what = "stream index too large",
-                     .where = "",
                      .wanted = fmt::format("0 to {}", kTraceStreamCountMax - 1),
                      .got = std::to_string(numbers.stream),
                      .next = "Streams are small dense indexes, not handles: number them 0, 1, 2"};
@@ -182,18 +161,14 @@ std::optional<ErrorText> parse_tensor(std::string_view text, Event* event) {
   const std::optional<TensorKind> tensor = tensor_kind_from_name(text);
   if (!tensor) {
     return ErrorText{.what = "unknown tensor kind " + shown(text),
-                     .where = "",
                      .wanted = "a known kind or nothing",
-                     .got = "",
                      .next = suggest(text, tensor_kind_names())};
   }
   if (event->kind != EventKind::Alloc && event->kind != EventKind::HostAlloc) {
     return ErrorText{
         .what = fmt::format("{} does not use column tensor", event_kind_name(event->kind)),
-        .where = "",
         .wanted = "nothing there",
-        .got = shown(text),
-        .next = ""};
+        .got = shown(text)};
   }
   event->tensor = *tensor;
   return std::nullopt;
@@ -226,9 +201,7 @@ std::optional<ErrorText> parse_trace_row(std::string_view line, int column_count
   const std::optional<EventKind> kind = kind_of(fields[0]);
   if (!kind) {
     return ErrorText{.what = "unknown operation " + shown(fields[0]),
-                     .where = "",
                      .wanted = "a known operation",
-                     .got = "",
                      .next = suggest(fields[0].substr(0, 60), event_kind_names())};
   }
   Numbers numbers;

@@ -45,10 +45,8 @@ constexpr std::uint64_t kDurationNsEnd = std::uint64_t{1} << 50;
 std::optional<ErrorText> check_duration(const Event& event) {
   if (event.duration_ns() < kDurationNsEnd) return std::nullopt;
   return ErrorText{.what = "duration too long",
-                   .where = "",
                    .wanted = "below 2^50 ns",
-                   .got = std::to_string(event.duration_ns()),
-                   .next = ""};
+                   .got = std::to_string(event.duration_ns())};
 }
 
 }  // namespace
@@ -56,7 +54,6 @@ std::optional<ErrorText> check_duration(const Event& event) {
 std::optional<ErrorText> TraceRules::check(const Event& event, std::uint64_t place) {
   if (event.stream >= kTraceStreamCountMax) {
     return ErrorText{.what = "stream index too large",
-                     .where = "",
                      .wanted = fmt::format("0 to {}", kTraceStreamCountMax - 1),
                      .got = std::to_string(event.stream),
                      .next = "Streams are small dense indexes, not handles: number them 0, 1, 2"};
@@ -101,29 +98,20 @@ std::optional<ErrorText> TraceRules::check_alloc(const Event& event, std::uint64
                                                  Space& space) {
   if (event.size_bytes >= kTraceSizeBytesEnd) {
     return ErrorText{.what = "size too large",
-                     .where = "",
                      .wanted = "below 2^60 bytes",
-                     .got = std::to_string(event.size_bytes),
-                     .next = ""};
+                     .got = std::to_string(event.size_bytes)};
   }
   if (event.id == LiveBlocks::kNoId) {
-    return ErrorText{.what = "id 2^64 - 1 is reserved",
-                     .where = "",
-                     .wanted = "a smaller id",
-                     .got = "",
-                     .next = ""};
+    return ErrorText{.what = "id 2^64 - 1 is reserved", .wanted = "a smaller id"};
   }
   const TracedBlock* twin = space.live.find(event.id);
   if (twin != nullptr) {
     return ErrorText{.what = fmt::format("duplicate id {}", event.id),
-                     .where = "",
                      .wanted = "an id that no other alloc uses",
-                     .got = fmt::format("an id that is live since {}", twin->birth),
-                     .next = ""};
+                     .got = fmt::format("an id that is live since {}", twin->birth)};
   }
   if (space.seen.contains(event.id)) {
     return ErrorText{.what = fmt::format("duplicate id {}", event.id),
-                     .where = "",
                      .wanted = "an id that no other alloc uses",
                      .got = "an id that was allocated and freed before",
                      .next = "Ids name blocks, not addresses: count them up"};
@@ -131,10 +119,8 @@ std::optional<ErrorText> TraceRules::check_alloc(const Event& event, std::uint64
   const std::uint64_t size_bytes = event.tensor == TensorKind::Failed ? 0 : event.size_bytes;
   if (space.live_bytes + size_bytes >= kTraceLiveBytesEnd) {
     return ErrorText{.what = "live bytes overflow",
-                     .where = "",
                      .wanted = "below 2^63 bytes live at once",
-                     .got = fmt::format("{} and {} more", space.live_bytes, event.size_bytes),
-                     .next = ""};
+                     .got = fmt::format("{} and {} more", space.live_bytes, event.size_bytes)};
   }
   space.live_bytes += size_bytes;
   space.seen.insert(event.id);
@@ -160,13 +146,10 @@ ErrorText TraceRules::not_live(const Event& event, const Space& space) {
   if (space.seen.contains(event.id)) {
     return {.what = fmt::format("{} {}", is_free ? "double free of id" : "record after free of id",
                                 event.id),
-            .where = "",
             .wanted = "the id of a live block",
-            .got = "a block that was freed before",
-            .next = ""};
+            .got = "a block that was freed before"};
   }
   return {.what = fmt::format("{} of unknown id {}", is_free ? "free" : "record", event.id),
-          .where = "",
           .wanted = "the id of an earlier alloc",
           .got = "an id that no row so far allocates",
           .next = "Rows stand in the order in which they happened: is the file sorted otherwise?"};

@@ -78,7 +78,6 @@ TarContents read_bundle(const std::string& path) {
     throw FileError({.what = "there is no bundle of this name",
                      .where = path,
                      .wanted = "a file of 'allocmark bundle', or the folder it was unpacked to",
-                     .got = {},
                      .next = "check the path"});
   }
   const bool known =

@@ -264,7 +264,6 @@ void refuse_other_vendors(std::string_view device) {
         {.what = fmt::format("'{}': AMD's cards are not modelled", device),
          .where = "--device",
          .wanted = "a card of NVIDIA: allocmark list cards",
-         .got = "",
          .next = fmt::format(
              "ask about a card of that size: {}. PyTorch's own rules hold on HIP, too: sizes of "
              "blocks and segments, max_split_size_mb, garbage_collection_threshold, rounding. Not "
@@ -278,7 +277,6 @@ void refuse_other_vendors(std::string_view device) {
                              device),
          .where = "--device",
          .wanted = "a card of NVIDIA: allocmark list cards",
-         .got = "",
          .next = fmt::format(
              "ask about that chip with another size: --device sim:gb10,memory={}",
              card->memory_gib == 0 ? "SIZE" : std::to_string(card->memory_gib) + "GiB")});
@@ -287,7 +285,6 @@ void refuse_other_vendors(std::string_view device) {
     throw UsageError({.what = fmt::format("'{}': only CUDA's cards are modelled", device),
                       .where = "--device",
                       .wanted = "a card of NVIDIA: allocmark list cards",
-                      .got = "",
                       .next = fmt::format("a CUDA card of that size is {}; other backends of "
                                           "PyTorch have allocators of their own",
                                           ask_instead(0))});

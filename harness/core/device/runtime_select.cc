@@ -154,9 +154,7 @@ void ensure_runtime(std::string_view device, char** argv) {
   execve(own_program_path().c_str(), argv, pointers.data());
   throw EnvironmentError({.what = "cannot start this program again with the simulated CUDA runtime",
                           .where = own_program_path(),
-                          .wanted = "",
-                          .got = std::strerror(errno),
-                          .next = ""});
+                          .got = std::strerror(errno)});
 }
 
 std::vector<std::string> simulated_devices() {
@@ -181,7 +179,6 @@ namespace {
       {.what = "there is no such device profile",
        .where = path,
        .wanted = "a profile file that 'allocmark profile' writes",
-       .got = "",
        .next = "check the path; for devices by name see: allocmark list devices cards"});
 }
 
@@ -195,7 +192,6 @@ void refuse_if_ambiguous(std::string_view device, const std::string& name) {
   throw UsageError({.what = fmt::format("'{}' is not the name of one card", device),
                     .where = "--device",
                     .wanted = fmt::format("{}", fmt::join(meant, " or ")),
-                    .got = "",
                     .next = "see: allocmark list cards"});
 }
 
@@ -212,8 +208,6 @@ void refuse_card(std::string_view device) {
   throw UsageError(
       {.what = fmt::format("there is no device '{}'", device),
        .where = "--device",
-       .wanted = "",
-       .got = "",
        .next = fmt::format("did you mean '{}{}', which is simulated?", kSimulatedPrefix, name)});
 }
 
@@ -241,7 +235,6 @@ void check_device(std::string_view device) {
                     .where = "--device",
                     .wanted = "auto, cuda:N, sim:CARD or sim:PATH (a profile file), sim: also with "
                               ",memory=24GiB",
-                    .got = "",
                     .next = suggest(device, near) + "; see: allocmark list cards"});
 }
 

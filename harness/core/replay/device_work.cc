@@ -62,7 +62,6 @@ class SimulatedDeviceWork final : public DeviceWork {
     throw EnvironmentError(
         ErrorText{.what = std::string(what) + " failed",
                   .where = "simulated CUDA runtime",
-                  .wanted = {},
                   .got = "error " + std::to_string(error) + " " + simcu_.last_message(),
                   .next = "this is a fault of allocmark: please report it"});
   }

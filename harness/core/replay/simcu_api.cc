@@ -18,7 +18,6 @@ void look_up(const char* name, Function& function) {
   throw EnvironmentError(ErrorText{.what = "the simulated CUDA runtime lacks a function",
                                    .where = "libcudart (simcuda)",
                                    .wanted = name,
-                                   .got = {},
                                    .next = "build allocmark and simcuda from the same sources"});
 }
 

@@ -18,8 +18,6 @@ constexpr unsigned kSlotMapBitsMin = 10;
                          const std::string& next) {
   throw UsageError(ErrorText{.what = what,
                              .where = "event " + std::to_string(event_index) + " of the trace",
-                             .wanted = {},
-                             .got = {},
                              .next = next});
 }
 

@@ -215,7 +215,6 @@ DeviceChoice choose_device(const std::string& device, const std::string& program
   if (!answer.failure.empty()) {
     throw EnvironmentError({.what = fmt::format("device {} does not work", choice.device),
                             .where = "--device",
-                            .wanted = "",
                             .got = answer.failure,
                             .next = "check nvidia-smi, or simulate one with --device sim:h200"});
   }

@@ -131,7 +131,6 @@ FolderLock claim_empty_folder(const std::string& folder, const std::string& next
     throw UsageError({.what = "the results folder is not empty",
                       .where = folder,
                       .wanted = "a new or an empty folder",
-                      .got = "",
                       .next = next});
   };
   // A folder of somebody else's gets no file of ours, not even for a moment.

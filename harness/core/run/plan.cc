@@ -103,9 +103,7 @@ std::uint64_t parse_count(std::string_view text, const std::string& where) {
   if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
     throw UsageError({.what = fmt::format("'{}' is not a whole number", text),
                       .where = where,
-                      .wanted = "a number from 0 to 18446744073709551615",
-                      .got = "",
-                      .next = ""});
+                      .wanted = "a number from 0 to 18446744073709551615"});
   }
   return value;
 }
@@ -192,18 +190,14 @@ Shard parse_shard(std::string_view text) {
   if (slash == std::string_view::npos) {
     throw UsageError({.what = "a shard has two numbers",
                       .where = where,
-                      .wanted = "i/n with 1 <= i <= n, as in 1/4",
-                      .got = "",
-                      .next = ""});
+                      .wanted = "i/n with 1 <= i <= n, as in 1/4"});
   }
   const std::uint64_t number = parse_count(text.substr(0, slash), where);
   const std::uint64_t count = parse_count(text.substr(slash + 1), where);
   if (number < 1 || number > count) {
     throw UsageError({.what = "there is no such shard",
                       .where = where,
-                      .wanted = "i/n with 1 <= i <= n, as in 1/4",
-                      .got = "",
-                      .next = ""});
+                      .wanted = "i/n with 1 <= i <= n, as in 1/4"});
   }
   return {.index = number - 1, .count = count};
 }
@@ -223,9 +217,7 @@ std::vector<std::uint64_t> parse_seeds(std::string_view text) {
     if (last < first || last - first >= kSeedCountMax) {
       throw UsageError({.what = "the range of seeds is empty or too long",
                         .where = where,
-                        .wanted = fmt::format("1 to {} seeds", kSeedCountMax),
-                        .got = "",
-                        .next = ""});
+                        .wanted = fmt::format("1 to {} seeds", kSeedCountMax)});
     }
     for (std::uint64_t i = 0; i <= last - first; ++i) {
       seeds->push_back(first + i);

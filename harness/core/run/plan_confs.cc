@@ -74,8 +74,6 @@ const PlanAllocator& find_allocator(const std::string& name,
   if (found == known.end()) {
     throw UsageError({.what = fmt::format("there is no allocator '{}'", name),
                       .where = where,
-                      .wanted = "",
-                      .got = "",
                       .next = next_for(name, known)});
   }
   return *found;
@@ -95,8 +93,6 @@ void refuse_equals(const std::string& text, const std::string& head,
   std::replace(meant.begin(), meant.end(), '=', ':');
   throw UsageError({.what = "keys and values are joined by ':'",
                     .where = fmt::format("--conf '{}'", text),
-                    .wanted = "",
-                    .got = "",
                     .next = fmt::format("did you mean {}?", meant)});
 }
 
@@ -197,8 +193,6 @@ bool recognises(const PlanAllocator& allocator, std::string_view conf) {
   if (!others.empty()) lines += fmt::format("\n  {}: no key like it", others);
   throw UsageError({.what = "no chosen allocator accepts this config string",
                     .where = fmt::format("--conf '{}'", conf.text),
-                    .wanted = "",
-                    .got = "",
                     .next = "see: allocmark explain CONF" + lines});
 }
 
@@ -213,16 +207,12 @@ bool refuses(const PlanAllocator& allocator, const std::string& conf) {
   if (conf.allocator.empty()) {
     throw UsageError({.what = "every chosen allocator came with a config string of its own",
                       .where = where,
-                      .wanted = "",
-                      .got = "",
                       .next = "give NAME alone with --allocator, and everything with --conf"});
   }
   throw UsageError(
       {.what = fmt::format("the config string is for allocator {}, which is not chosen",
                            conf.allocator),
        .where = where,
-       .wanted = "",
-       .got = "",
        .next = fmt::format("add --allocator {}", conf.allocator)});
 }
 

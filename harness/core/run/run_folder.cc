@@ -202,7 +202,6 @@ void require_run_folder(const std::string& path) {
   throw FileError({.what = "this is a file",
                    .where = path,
                    .wanted = "the folder that 'allocmark run' wrote",
-                   .got = "",
                    .next = "of a results.jsonl, give the folder in which it lies"});
 }
 

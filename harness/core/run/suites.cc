@@ -44,8 +44,6 @@ const Suite& find_suite(std::string_view name) {
   }
   throw UsageError({.what = fmt::format("there is no suite '{}'", name),
                     .where = "--suite",
-                    .wanted = "",
-                    .got = "",
                     .next = suggest(name, names) + "; see: allocmark list suites"});
 }
 

@@ -193,7 +193,6 @@ Environment side_environment(const Environment& host, const std::string& device,
       throw UsageError({.what = warning,
                         .where = fmt::format("the program of side {}", side.label),
                         .wanted = "an optimised build",
-                        .got = "",
                         .next = "build it with 'cmake --preset release', or add --allow-debug"});
     }
     environment.warnings.push_back(side.label + ": " + warning);

@@ -150,7 +150,6 @@ void check_framework(const AdviseCommand& command) {
   const auto refuse = [&](const char* option) {
     throw UsageError({.what = "this is asked of PyTorch alone",
                       .where = option,
-                      .wanted = {},
                       .got = "--framework " + command.framework,
                       .next = "leave one of them out"});
   };

@@ -95,11 +95,8 @@ void take_flags(std::vector<std::string>& arguments, const std::vector<Flag>& fl
     } else if (++index < arguments.size()) {
       flag->set(arguments[index]);
     } else {
-      throw UsageError({.what = "a flag has no value",
-                        .where = name,
-                        .wanted = {},
-                        .got = {},
-                        .next = "--help shows all flags"});
+      throw UsageError(
+          {.what = "a flag has no value", .where = name, .next = "--help shows all flags"});
     }
   }
   arguments = rest;
@@ -172,9 +169,7 @@ void check_workloads(const BenchOptions& options) {
     if (!open_workload(workload, /*seed=*/1)->next().empty()) continue;
     throw UsageError({.what = "the workload has no events",
                       .where = "workload '" + workload + "'",
-                      .wanted = "at least one",
-                      .got = "",
-                      .next = ""});
+                      .wanted = "at least one"});
   }
 }
 

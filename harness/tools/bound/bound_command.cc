@@ -130,7 +130,6 @@ std::vector<Rival> read_rivals(const BoundCommand& command) {
   throw UsageError({.what = "the run has no cell of this workload that says what it reserved",
                     .where = command.run,
                     .wanted = "a cell of " + command.input,
-                    .got = "",
                     .next = "name the workload as the run does"});
 }
 
@@ -164,7 +163,6 @@ BoundAnswer answer_of(const BoundCommand& command) {
     throw InternalError({.what = "the packing is wrong: " + fault,
                          .where = command.input,
                          .wanted = "blocks that share no byte while both live",
-                         .got = "",
                          .next = "report this"});
   if (!command.out.empty()) write_packing_file(named, answer.packing, command.out);
   return answer;

@@ -66,8 +66,7 @@ void check_name(const std::string& out) {
   throw UsageError({.what = "this kind of archive cannot be written",
                     .where = "--out",
                     .wanted = "a name that ends with .tar.zst, .tar.gz or .tar",
-                    .got = out,
-                    .next = {}});
+                    .got = out});
 }
 
 // A soak stores no cells, and neither does a run that was ended before its first one.

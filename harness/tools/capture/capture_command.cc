@@ -57,7 +57,6 @@ std::string capture_library() {
     throw FileError({.what = "the capture library is missing",
                      .where = library.lexically_normal().string(),
                      .wanted = "the library that is built and installed with allocmark",
-                     .got = "",
                      .next = "build the target allocmark_capture, or install allocmark again"});
   }
   return std::filesystem::canonical(library).string();
@@ -75,16 +74,13 @@ void check(const CaptureCommand& command, const std::vector<std::string>& progra
   if (program.empty() != command.finish) {
     throw UsageError({.what = command.finish ? "a program and --finish" : "no program",
                       .where = "allocmark capture",
-                      .wanted = "allocmark capture -- PROGRAM ARGUMENTS, or --finish alone",
-                      .got = "",
-                      .next = ""});
+                      .wanted = "allocmark capture -- PROGRAM ARGUMENTS, or --finish alone"});
   }
   std::error_code ignored;
   if (!command.torch_plugin.empty() && !std::filesystem::exists(command.torch_plugin, ignored)) {
     throw FileError({.what = "no such plugin",
                      .where = "--torch " + command.torch_plugin,
                      .wanted = "a library that build_torch_capture.sh made",
-                     .got = "",
                      .next = "build_torch_capture.sh python3 " + command.torch_plugin});
   }
 }
@@ -95,7 +91,6 @@ void make_empty_folder(const std::string& folder) {
   throw UsageError({.what = "the folder is not empty",
                     .where = "--out " + folder,
                     .wanted = "an empty or new folder",
-                    .got = "",
                     .next = "name another one with --out"});
 }
 

@@ -97,11 +97,7 @@ CapturedFile finish_file(const std::string& path, const std::string& mappings) {
     for (const auto& [what, row] : rows.ends) whole.append(row);
   }
   if (error) {
-    throw FileError({.what = "its size cannot be read: " + error.message(),
-                     .where = path,
-                     .wanted = "",
-                     .got = "",
-                     .next = ""});
+    throw FileError({.what = "its size cannot be read: " + error.message(), .where = path});
   }
   file.summary = summarize(*open_trace_file(path));
   return file;
@@ -119,9 +115,7 @@ std::vector<CapturedFile> finish_captured_files(const std::string& folder) {
   if (error) {
     throw FileError({.what = "the folder cannot be read: " + error.message(),
                      .where = folder,
-                     .wanted = "a folder that 'allocmark capture' wrote",
-                     .got = "",
-                     .next = ""});
+                     .wanted = "a folder that 'allocmark capture' wrote"});
   }
   std::ranges::sort(paths);
   const std::string mappings = paths.empty() ? "" : all_mappings();

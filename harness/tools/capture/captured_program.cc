@@ -80,10 +80,7 @@ int start(const CapturedProgram& program) {
 
 [[noreturn]] void cannot_start(const std::string& name, int reason) {
   throw FileError({.what = std::string("the program cannot be started: ") + std::strerror(reason),
-                   .where = name,
-                   .wanted = "",
-                   .got = "",
-                   .next = ""});
+                   .where = name});
 }
 
 }  // namespace

@@ -134,7 +134,6 @@ void answer(const Question& question, const Tell<Answer>& tell) {
   if (rule == nullptr) {
     throw InternalError({.what = "no rule of a plugin is called so",
                          .where = "the pipe between 'allocmark conformance' and its rules",
-                         .wanted = "",
                          .got = question.rule,
                          .next = "use: allocmark conformance"});
   }
@@ -156,11 +155,8 @@ Answer answer_of(const Rule& rule, const ChildOutcome& outcome, double limit_s) 
     return Answer{.outcome = Outcome::Fail, .seen = std::move(seen) + last_line(outcome)};
   };
   if (!outcome.lost.empty()) {
-    throw EnvironmentError({.what = "a rule's process " + outcome.lost,
-                            .where = "allocmark conformance",
-                            .wanted = "",
-                            .got = "",
-                            .next = ""});
+    throw EnvironmentError(
+        {.what = "a rule's process " + outcome.lost, .where = "allocmark conformance"});
   }
   const JobEnd end = end_of(outcome);
   std::vector<Answer> answers;

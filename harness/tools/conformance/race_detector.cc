@@ -90,7 +90,7 @@ Place place_of(const Trace& trace) {
       const std::string_view frame = at;
       const std::size_t first = std::min(frame.find('\x1f'), frame.size());
       const std::size_t second = std::min(frame.find('\x1f', first + 1), frame.size());
-      Place place{.function = std::string(frame.substr(0, first)), .where = {}};
+      Place place{.function = std::string(frame.substr(0, first))};
       const std::string_view file =
           second > first ? frame.substr(first + 1, second - first - 1) : std::string_view();
       if (file.starts_with('/') || file.find('.') != std::string_view::npos) {

@@ -84,14 +84,12 @@ const BackendEntry& entry_of(const ExplainCommand& command) {
     throw UsageError({.what = "--pytorch names a release of PyTorch",
                       .where = "--allocator " + command.allocator,
                       .wanted = "no other allocator than caching",
-                      .got = "",
                       .next = "leave one of the two out"});
   }
   if (!released && !command.conf) {
     throw UsageError({.what = "there is nothing to explain",
                       .where = "allocmark explain",
                       .wanted = "a config string, or --pytorch RELEASE for all keys",
-                      .got = "",
                       .next = "see: allocmark explain --help"});
   }
   if (!released) return find_backend(command.allocator);

@@ -224,8 +224,7 @@ std::uint32_t HistoryRecorder::pool_index(const caching::PrivatePool* pool) {
     throw UsageError({.what = "too many private pools for a snapshot",
                       .where = source_.header().name,
                       .wanted = "at most 4095",
-                      .got = "more",
-                      .next = ""});
+                      .got = "more"});
   }
   snapshot_.pools.push_back(id);
   return static_cast<std::uint32_t>(snapshot_.pools.size()) - 1;

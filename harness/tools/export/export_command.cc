@@ -79,7 +79,6 @@ ExportWriter writer_for(const std::string& path) {
                     .where = path,
                     .wanted = "a name that ends with .pickle, .json or .csv, or one of these and "
                               ".gz or .zst",
-                    .got = "",
                     .next = "choose one of these endings"});
 }
 
@@ -89,7 +88,6 @@ ExitCode export_rmm_log(const ExportCommand& command, EventSource& source) {
     throw UsageError({.what = "an RMM log holds requests, which depend on no setting",
                       .where = command.output,
                       .wanted = "no --conf, --memory or --pytorch",
-                      .got = "",
                       .next = "leave them out"});
   }
   const RmmLogCounts counts = write_rmm_log(source, command.output);
@@ -112,8 +110,7 @@ ExitCode run_export(const ExportCommand& command) {
     throw UsageError({.what = "PyTorch keeps no history with backend:cudaMallocAsync",
                       .where = "--conf",
                       .wanted = "the native backend",
-                      .got = conf,
-                      .next = ""});
+                      .got = conf});
   }
   RecordRequest request{.settings = config.settings, .conf = conf};
   if (command.memory != "unlimited") {
@@ -122,8 +119,7 @@ ExitCode run_export(const ExportCommand& command) {
       throw UsageError({.what = "not a size",
                         .where = "--memory",
                         .wanted = "a number with its unit, such as 24GiB, or 'unlimited'",
-                        .got = explain_bytes(command.memory),
-                        .next = ""});
+                        .got = explain_bytes(command.memory)});
     }
     request.capacity_bytes = *size_bytes;
   }

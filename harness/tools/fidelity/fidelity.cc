@@ -190,8 +190,7 @@ void require_allocs(const TraceShape& shape) {
   throw UsageError({.what = "the trace asks for no memory",
                     .where = fmt::format("trace '{}'", shape.name),
                     .wanted = "allocs of more than 0 bytes, so that there is something to compare",
-                    .got = fmt::format("{} allocs", shape.alloc_count),
-                    .next = ""});
+                    .got = fmt::format("{} allocs", shape.alloc_count)});
 }
 
 std::string count_line(std::string_view name, std::optional<std::uint64_t> reference,

@@ -289,8 +289,7 @@ std::vector<ProgramComparison> measure_all(const FidelityCommand& command) {
     throw UsageError({.what = "every recording has its own workload",
                       .where = "--workload",
                       .wanted = "--all without --workload",
-                      .got = command.workload,
-                      .next = ""});
+                      .got = command.workload});
   }
   for (const Reference& reference : references()) {
     comparisons.push_back(

@@ -31,7 +31,6 @@ ReplayNumbers numbers_of(const CellResult& result) {
   if (result.status != CellStatus::Ok) {
     throw CellsError({.what = "a replay gave no result",
                       .where = result.key.workload + " under '" + result.key.conf + "'",
-                      .wanted = "",
                       .got = result.reason,
                       .next = "allocmark run --allocator caching --workload " +
                               shell_word(result.key.workload) + " shows it alone"});
@@ -72,11 +71,7 @@ std::vector<std::vector<ReplayPair>> replay_pairs(const std::vector<ReplayReques
                  .interrupt = &interrupt},
                 [&](const CellResult& result) { results[result.key.id()] = numbers_of(result); });
   if (!completed) {
-    throw CellsError({.what = "interrupted before all traces were replayed",
-                      .where = "",
-                      .wanted = "",
-                      .got = "",
-                      .next = ""});
+    throw CellsError({.what = "interrupted before all traces were replayed"});
   }
   std::vector<std::vector<ReplayPair>> pairs;
   for (const ReplayRequest& request : requests) {

@@ -72,10 +72,7 @@ Answers answers_of(const ChildOutcome& outcome, std::string_view backend,
   if (!outcome.lost.empty() || outcome.exit_code == static_cast<int>(ExitCode::NotReady) ||
       outcome.exit_code == static_cast<int>(ExitCode::Usage)) {
     throw EnvironmentError({.what = fmt::format("the live comparison cannot run '{}'", backend),
-                            .where = "",
-                            .wanted = "",
-                            .got = outcome.lost + outcome.stderr_tail,
-                            .next = ""});
+                            .got = outcome.lost + outcome.stderr_tail});
   }
   Answers answers{.text = outcome.result,
                   .end = {},

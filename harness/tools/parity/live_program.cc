@@ -66,11 +66,8 @@ Subject subject_of(std::unique_ptr<Kind> backend) {
 
 Subject other_subject(const BackendEntry& entry) {
   if (const std::string reason = entry.unavailable_reason(); !reason.empty()) {
-    throw EnvironmentError({.what = "the allocator cannot run here",
-                            .where = entry.name,
-                            .wanted = "",
-                            .got = reason,
-                            .next = ""});
+    throw EnvironmentError(
+        {.what = "the allocator cannot run here", .where = entry.name, .got = reason});
   }
   Subject subject{.backend = entry.make({}),
                   .change_settings = [](const std::string& /*conf*/) { return std::string(); },
@@ -92,11 +89,8 @@ Subject make_subject(std::string_view name, const std::string& conf) {
       release.empty() ? caching::newest_rules() : caching::require_rules(release, allocator);
   const caching::PytorchConfig config = caching::parse_pytorch(conf, rules);
   if (!config.accepted()) {
-    throw UsageError({.what = "PyTorch does not accept the config string",
-                      .where = conf,
-                      .wanted = "",
-                      .got = config.error,
-                      .next = ""});
+    throw UsageError(
+        {.what = "PyTorch does not accept the config string", .where = conf, .got = config.error});
   }
   return subject_of(std::make_unique<CachingBackend>(config.settings, 0));
 }
@@ -159,10 +153,8 @@ class LiveRun {
     for (const Event& event : program.events) last = std::max<std::uint64_t>(last, event.stream);
     if (last < kStreamCountMax) return last + 1;
     throw UsageError({.what = "the program uses too many streams",
-                      .where = "",
                       .wanted = fmt::format("at most {}", kStreamCountMax),
-                      .got = fmt::format("stream {}", last),
-                      .next = ""});
+                      .got = fmt::format("stream {}", last)});
   }
 
   // For the one stream that this backend of PyTorch needs, c10 makes its whole pool of streams,
@@ -314,7 +306,6 @@ class LiveRun {
     if (error == cudaSuccess) return;
     throw InternalError({.what = "simcu_launch failed",
                          .where = "simulated CUDA runtime",
-                         .wanted = {},
                          .got = simcu_.last_message(),
                          .next = "this is a fault of allocmark: please report it"});
   }
@@ -353,7 +344,6 @@ void run_live_program(const Program& program, std::string_view backend,
                       const std::function<void(const std::string& line)>& sink) {
   if (!SimcuApi::find().present) {
     throw EnvironmentError({.what = "the live comparison needs the simulated device",
-                            .where = {},
                             .wanted = "simcuda in front of the process",
                             .got = "the machine's libcudart",
                             .next = "use: allocmark parity --live"});

@@ -52,7 +52,6 @@ std::string conf_of(const ParityCommand& command, const std::string& name,
     throw UsageError({.what = "the golden's name does not say its config string",
                       .where = name,
                       .wanted = "a name that begins with C00 to C15, or a line '# conf: ...'",
-                      .got = "",
                       .next = "give it with --conf"});
   }
   return std::string(*conf);
@@ -135,7 +134,6 @@ ExitCode run_parity(const ParityCommand& command) {
     throw UsageError({.what = "there is nothing to compare with",
                       .where = "allocmark parity",
                       .wanted = "goldens after the trace, or --live",
-                      .got = "",
                       .next = "see: allocmark parity --help"});
   }
   const std::vector<Event> operations = read_operations(command.trace);

@@ -47,7 +47,6 @@ std::vector<ArchiveFile> read_goldens(const std::string& path) {
     throw UsageError({.what = "there are no goldens here",
                       .where = path,
                       .wanted = "files CONF_CAP.txt",
-                      .got = "",
                       .next = "see allocators/CACHING.md for their format"});
   }
   return files;

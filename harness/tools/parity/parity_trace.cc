@@ -15,10 +15,7 @@ std::vector<Event> parity_events(EventSource& source) {
       if (!caching::is_of_program(event.kind) || is_of_pool(event.kind)) {
         throw UsageError({.what = "the trace has kernels, host time or private pools, which "
                                   "goldens know nothing of",
-                          .where = "",
-                          .wanted = "a recorded trace",
-                          .got = "",
-                          .next = ""});
+                          .wanted = "a recorded trace"});
       }
       events.push_back(event);
     }

@@ -135,10 +135,8 @@ std::uint64_t bytes_of(std::string_view text, std::uint64_t line) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc() && end == text.data() + text.size()) return value;
   throw_bad_row(line, {.what = "a number cannot be read",
-                       .where = "",
                        .wanted = "bytes, as decimal digits",
-                       .got = std::string(text),
-                       .next = ""});
+                       .got = std::string(text)});
 }
 
 // What a mark asks for: a program's release, configuration, capacity or limit, else nothing.
@@ -270,10 +268,8 @@ Program program_from_trace(std::string_view text) {
       read_mark(label, line, program, configured);
     } else if (!is_of_program(event.kind)) {
       throw_bad_row(line, {.what = "no program has this operation",
-                           .where = "",
                            .wanted = "requests, frees, uses, busy streams, private pools",
-                           .got = std::string(event_kind_name(event.kind)),
-                           .next = ""});
+                           .got = std::string(event_kind_name(event.kind))});
     } else {
       program.events.push_back(event);
     }

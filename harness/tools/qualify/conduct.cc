@@ -177,7 +177,6 @@ void Conductor::find_gpus() {
     throw EnvironmentError(
         {.what = "there is no GPU to qualify",
          .where = options_.device,
-         .wanted = "",
          .got = answer.failure,
          .next = "check nvidia-smi, or see how it works with --device sim:h200"});
   }

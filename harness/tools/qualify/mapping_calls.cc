@@ -15,9 +15,7 @@ void check(CUresult result, const char* call) {
   if (result == CUDA_SUCCESS) return;
   throw EnvironmentError({.what = std::string(call) + " failed",
                           .where = "CUDA driver",
-                          .wanted = "",
-                          .got = "error " + std::to_string(result),
-                          .next = ""});
+                          .got = "error " + std::to_string(result)});
 }
 
 bool device_maps(int device) {

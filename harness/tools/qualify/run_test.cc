@@ -30,7 +30,6 @@ const TestEntry& find_entry(const std::string& name) {
   }
   throw UsageError({.what = "there is no such test",
                     .where = "allocmark qualify",
-                    .wanted = "",
                     .got = name,
                     .next = "use: allocmark qualify"});
 }
@@ -57,8 +56,6 @@ TestAnswer run_test(const TestSpec& spec) {
     if (context.simulated != simcuda_loaded()) {
       throw EnvironmentError({.what = "the wrong CUDA runtime is loaded",
                               .where = spec.device,
-                              .wanted = "",
-                              .got = "",
                               .next = "check LD_LIBRARY_PATH and LD_PRELOAD"});
     }
     if (entry.needs_context) {

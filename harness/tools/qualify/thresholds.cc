@@ -97,7 +97,6 @@ Thresholds with_thresholds(const Thresholds& base, std::string_view text,
     if (found == result.end()) {
       throw UsageError({.what = "there is no such threshold",
                         .where = where,
-                        .wanted = "",
                         .got = key,
                         .next = suggest(key, known)});
     }

@@ -58,8 +58,7 @@ std::vector<RankSpec> ranks_of_job(const std::string& text, const JobWords& word
       throw UsageError({.what = "the job has no such rank",
                         .where = "--ranks",
                         .wanted = fmt::format("0 to {}", world - 1),
-                        .got = std::to_string(number),
-                        .next = ""});
+                        .got = std::to_string(number)});
     }
     std::string workload = fmt::format("{},rank={}", parts.text(), number);
     // Meetings, and time to compute in: without it only calls of the driver would take time.
@@ -86,14 +85,12 @@ RankSpec& rank_named(std::vector<RankSpec>& ranks, const std::string& word, cons
   throw UsageError({.what = "this names no rank and what it has",
                     .where = option,
                     .wanted = fmt::format("R=TEXT with R of {}", fmt::join(numbers, ", ")),
-                    .got = word,
-                    .next = ""});
+                    .got = word});
 }
 
 void check_count(const std::vector<RankSpec>& ranks) {
   if (ranks.size() >= 2 && ranks.size() <= kRankCountMax) return;
   throw UsageError({.what = "a job has several ranks, and each has a device",
-                    .where = "",
                     .wanted = fmt::format("2 to {} ranks", kRankCountMax),
                     .got = std::to_string(ranks.size()),
                     .next = "choose some of them, as: --ranks 0,1,8,9"});
@@ -108,8 +105,7 @@ void check_once(const std::vector<RankSpec>& ranks) {
   throw UsageError({.what = "a rank is named twice",
                     .where = "--ranks",
                     .wanted = "each number once",
-                    .got = std::to_string(*twice),
-                    .next = ""});
+                    .got = std::to_string(*twice)});
 }
 
 }  // namespace

@@ -18,7 +18,6 @@ void check(int error, const char* what, const SimcuApi& simcu) {
   if (error == 0) return;
   throw EnvironmentError({.what = std::string(what) + " failed",
                           .where = "simulated CUDA runtime",
-                          .wanted = "",
                           .got = "error " + std::to_string(error) + " " + simcu.last_message(),
                           .next = "this is a fault of allocmark: please report it"});
 }

@@ -105,8 +105,7 @@ PublishedRun read_published(const std::string& path) {
   throw UsageError({.what = "there are no cells in it",
                     .where = path,
                     .wanted = "the results of a run",
-                    .got = "an environment alone",
-                    .next = ""});
+                    .got = "an environment alone"});
 }
 
 }  // namespace allocmark

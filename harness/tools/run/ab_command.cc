@@ -89,8 +89,6 @@ void refuse_options(const RunCommand& command) {
   const auto refuse = [](const char* option) {
     throw UsageError({.what = "this does not go together with --ab",
                       .where = option,
-                      .wanted = "",
-                      .got = "",
                       .next = "leave it out, or run the two sides apart"});
   };
   if (command.resume) refuse("--resume");
@@ -227,7 +225,6 @@ ExitCode soak_session(const RunCommand& command, const InterleavedSession& sessi
     throw UsageError({.what = "the folder of a soak is not empty",
                       .where = session.folder,
                       .wanted = "a new folder",
-                      .got = "",
                       .next = "name another one by --out"});
   }
   SoakedSides sides{

@@ -95,8 +95,7 @@ double width_max_of(const RunCommand& command) {
   throw UsageError({.what = "no interval is this narrow",
                     .where = "--until-width",
                     .wanted = "a share above 0, as 5%",
-                    .got = command.until_width,
-                    .next = ""});
+                    .got = command.until_width});
 }
 
 constexpr std::string_view kRounds = "rounds";

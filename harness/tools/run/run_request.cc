@@ -173,7 +173,6 @@ void check_usage(const RunCommand& command) {
     throw UsageError({.what = "cells are untimed only beside others",
                       .where = "--untimed",
                       .wanted = "--ab A B",
-                      .got = "",
                       .next = "name them by --workload"});
   }
   if (!command.soak_for.empty()) check_soak_usage(command);
@@ -182,14 +181,12 @@ void check_usage(const RunCommand& command) {
     throw UsageError({.what = "there is no folder to resume",
                       .where = "--resume",
                       .wanted = "--out DIR, the folder of the run",
-                      .got = "",
                       .next = "allocmark run --resume --out DIR"});
   }
   if (const std::string reason = unfit_build_reason(); !reason.empty() && !command.allow_debug) {
     throw UsageError({.what = reason,
                       .where = version_text(),
                       .wanted = "an optimised build",
-                      .got = "",
                       .next = "build with 'cmake --preset release', or add --allow-debug"});
   }
 }

@@ -48,8 +48,7 @@ double seconds_of(const std::string& text) {
   throw UsageError({.what = "this is no length of time",
                     .where = "--for",
                     .wanted = "a number above 0 with s, min, h or d, a year at most, as in 8h",
-                    .got = text,
-                    .next = ""});
+                    .got = text});
 }
 
 // One line that is written over on a terminal; else a line for each tenth.
@@ -139,11 +138,8 @@ ExitCode tell(const RunCommand& command, const std::string& folder,
 void check_soak_usage(const RunCommand& command) {
   (void)seconds_of(command.soak_for);
   const auto refuse = [](const char* option) {
-    throw UsageError({.what = "this does not go together with --for",
-                      .where = option,
-                      .wanted = "",
-                      .got = "",
-                      .next = "leave it out"});
+    throw UsageError(
+        {.what = "this does not go together with --for", .where = option, .next = "leave it out"});
   };
   if (!command.ab.empty() && command.resume) refuse("--resume");
   if (command.pass_count) refuse("--passes");

@@ -103,8 +103,6 @@ Lab make_lab(std::string on, std::string against, double timeout_s) {
         run_child(command_of(kSide, jobs, {.device = device, .timeout_s = timeout_s}));
     if (outcome.result.empty() && outcome.exit_code == static_cast<int>(ExitCode::NotReady)) {
       throw EnvironmentError({.what = "the check cannot run on " + device,
-                              .where = "",
-                              .wanted = "",
                               .got = last_output(outcome),
                               .next = "name two devices that are there: --on, --against"});
     }

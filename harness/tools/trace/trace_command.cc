@@ -72,7 +72,6 @@ void check_trace_name(const std::string& path) {
   throw UsageError({.what = "this kind of trace file cannot be written",
                     .where = path,
                     .wanted = "a name that ends with .csv, .csv.gz or .csv.zst",
-                    .got = "",
                     .next = "choose one of these endings"});
 }
 

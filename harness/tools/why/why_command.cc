@@ -81,8 +81,7 @@ ExitCode run_why(const WhyCommand& command) {
       throw UsageError({.what = "not a size",
                         .where = "--memory",
                         .wanted = "a number with its unit, such as 24GiB",
-                        .got = explain_bytes(command.memory),
-                        .next = ""});
+                        .got = explain_bytes(command.memory)});
     }
   }
   if (!command.pytorch.empty())

@@ -97,7 +97,6 @@ ExitCode merge_shards(const MergeCommand& command, const std::vector<std::string
     throw UsageError({.what = "there is no folder for the merged run",
                       .where = "--out",
                       .wanted = "a folder that is new or empty",
-                      .got = "",
                       .next = "add --out DIR"});
   }
   std::vector<fleet::Shard> shards;

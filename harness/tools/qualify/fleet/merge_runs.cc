@@ -154,7 +154,6 @@ MergedRun merge_runs(const std::vector<Shard>& shards, bool any_machine) {
       if (!planned.contains(cell.key.id())) {
         throw UsageError({.what = "this folder has a result of a cell that its plan lacks",
                           .where = shard.path,
-                          .wanted = "",
                           .got = cell_text(cell.key),
                           .next = "it was changed by hand; run that shard again"});
       }

@@ -133,9 +133,7 @@ void add_path(const std::string& text, const ReadOptions& options, std::vector<N
   if (!fs::exists(path, error)) {
     throw FileError({.what = "there is no such file or folder",
                      .where = text,
-                     .wanted = "a node's folder, or one with such folders",
-                     .got = "",
-                     .next = ""});
+                     .wanted = "a node's folder, or one with such folders"});
   }
   std::vector<fs::path> nodes;
   if (is_node(path)) {
@@ -290,7 +288,6 @@ std::vector<NodeRow> read_nodes(const std::vector<std::string>& paths, const Rea
     throw UsageError({.what = "nothing to merge was found",
                       .where = paths.front(),
                       .wanted = "folders that 'allocmark qualify --out' or 'run --out' filled",
-                      .got = "",
                       .next = "see: allocmark merge --help"});
   }
   find_namesakes(rows);
