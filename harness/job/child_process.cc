@@ -21,7 +21,7 @@
 
 #include <fmt/format.h>
 #include "base/own_process.h"
-#include "harness/core/device/host_memory.h"
+#include "base/process_memory.h"
 #include "harness/job/interrupt.h"
 #include "results/utf8.h"
 
@@ -258,7 +258,10 @@ std::string ChildProcess::take_result() {
   return std::exchange(outcome_.result, {});
 }
 
-std::uint64_t ChildProcess::own_bytes() const { return own_memory_bytes(pid_); }
+std::uint64_t ChildProcess::own_bytes() const {
+  const ProcessMemory memory = process_memory(pid_);
+  return memory.resident_bytes - std::min(memory.shared_bytes, memory.resident_bytes);
+}
 
 void ChildProcess::end() {
   outcome_.ended_by_us = true;
