@@ -115,48 +115,33 @@ cudaError_t create_described(ThreadState& thread, CUarray* result, CUarray_forma
 
 }  // namespace
 
-SIMCUDA_EXPORT cudaError_t cudaMallocArray(cudaArray_t* array, const cudaChannelFormatDesc* format,
-                                           size_t width, size_t height, unsigned int flags) {
-  return runtime_call<"cudaMallocArray">({width, height, flags}, [&](ThreadState& thread) {
-    return give_array(thread, array, format, {width, height, 0}, 1, flags);
-  });
-}
+SIMCUDA_RUNTIME(cudaMallocArray,
+                (cudaArray_t * array, const cudaChannelFormatDesc* format, size_t width,
+                 size_t height, unsigned int flags),
+                (width, height, flags),
+                give_array(thread, array, format, {width, height, 0}, 1, flags))
 
-SIMCUDA_EXPORT cudaError_t cudaMalloc3DArray(cudaArray_t* array,
-                                             const cudaChannelFormatDesc* format, cudaExtent extent,
-                                             unsigned int flags) {
-  return runtime_call<"cudaMalloc3DArray">(
-      {extent.width, extent.height, extent.depth, flags},
-      [&](ThreadState& thread) { return give_array(thread, array, format, extent, 1, flags); });
-}
+SIMCUDA_RUNTIME(cudaMalloc3DArray,
+                (cudaArray_t * array, const cudaChannelFormatDesc* format, cudaExtent extent,
+                 unsigned int flags),
+                (extent.width, extent.height, extent.depth, flags),
+                give_array(thread, array, format, extent, 1, flags))
 
-SIMCUDA_EXPORT cudaError_t cudaMallocMipmappedArray(cudaMipmappedArray_t* array,
-                                                    const cudaChannelFormatDesc* format,
-                                                    cudaExtent extent, unsigned int level_count,
-                                                    unsigned int flags) {
-  return runtime_call<"cudaMallocMipmappedArray">(
-      {extent.width, extent.height, extent.depth, level_count, flags}, [&](ThreadState& thread) {
-        return make_mipmap(thread, array, format, extent, level_count, flags);
-      });
-}
+SIMCUDA_RUNTIME(cudaMallocMipmappedArray,
+                (cudaMipmappedArray_t * array, const cudaChannelFormatDesc* format,
+                 cudaExtent extent, unsigned int level_count, unsigned int flags),
+                (extent.width, extent.height, extent.depth, level_count, flags),
+                make_mipmap(thread, array, format, extent, level_count, flags))
 
-SIMCUDA_EXPORT cudaError_t cudaGetMipmappedArrayLevel(cudaArray_t* array,
-                                                      cudaMipmappedArray_const_t mipmap,
-                                                      unsigned int level) {
-  return runtime_call<"cudaGetMipmappedArrayLevel">(
-      {number(mipmap), level}, [&](ThreadState&) { return level_of(array, mipmap, level); });
-}
+SIMCUDA_RUNTIME(cudaGetMipmappedArrayLevel,
+                (cudaArray_t * array, cudaMipmappedArray_const_t mipmap, unsigned int level),
+                (number(mipmap), level), level_of(array, mipmap, level))
 
-SIMCUDA_EXPORT cudaError_t cudaFreeArray(cudaArray_t array) {
-  return runtime_call<"cudaFreeArray">({number(array)}, [&](ThreadState& thread) {
-    return array == nullptr ? cudaSuccess : drop_array(thread, number(array));
-  });
-}
+SIMCUDA_RUNTIME(cudaFreeArray, (cudaArray_t array), (number(array)),
+                array == nullptr ? cudaSuccess : drop_array(thread, number(array)))
 
-SIMCUDA_EXPORT cudaError_t cudaFreeMipmappedArray(cudaMipmappedArray_t array) {
-  return runtime_call<"cudaFreeMipmappedArray">(
-      {number(array)}, [&](ThreadState& thread) { return drop_mipmap(thread, array); });
-}
+SIMCUDA_RUNTIME(cudaFreeMipmappedArray, (cudaMipmappedArray_t array), (number(array)),
+                drop_mipmap(thread, array))
 
 SIMCUDA_EXPORT cudaError_t cudaArrayGetInfo(cudaChannelFormatDesc* format, cudaExtent* extent,
                                             unsigned int* flags, cudaArray_t array) {
@@ -172,16 +157,12 @@ SIMCUDA_EXPORT cudaError_t cudaArrayGetInfo(cudaChannelFormatDesc* format, cudaE
 
 // As the header's: what a GPU answers for arrays that are neither deferred nor sparse. None is
 // here.
-SIMCUDA_EXPORT cudaError_t cudaArrayGetMemoryRequirements(cudaArrayMemoryRequirements* /*what*/,
-                                                          cudaArray_t array, int /*device*/) {
-  return runtime_call<"cudaArrayGetMemoryRequirements">(
-      {number(array)}, [&](ThreadState&) { return cudaErrorInvalidValue; });
-}
-SIMCUDA_EXPORT cudaError_t cudaArrayGetSparseProperties(cudaArraySparseProperties* /*what*/,
-                                                        cudaArray_t array) {
-  return runtime_call<"cudaArrayGetSparseProperties">(
-      {number(array)}, [&](ThreadState&) { return cudaErrorInvalidValue; });
-}
+SIMCUDA_RUNTIME(cudaArrayGetMemoryRequirements,
+                (cudaArrayMemoryRequirements* /*what*/, cudaArray_t array, int /*device*/),
+                (number(array)), cudaErrorInvalidValue)
+SIMCUDA_RUNTIME(cudaArrayGetSparseProperties,
+                (cudaArraySparseProperties* /*what*/, cudaArray_t array), (number(array)),
+                cudaErrorInvalidValue)
 
 SIMCUDA_EXPORT cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w,
                                                            cudaChannelFormatKind kind) {

@@ -189,32 +189,24 @@ void** as_pointers(CUdeviceptr* pointer) { return reinterpret_cast<void**>(point
 
 }  // namespace
 
-SIMCUDA_EXPORT cudaError_t cudaMallocAsync(void** pointer, size_t size_bytes, cudaStream_t stream) {
-  return runtime_call<"cudaMallocAsync">({size_bytes, number(stream)}, [&](ThreadState& thread) {
-    return allocate_async(thread, pointer, size_bytes, nullptr, stream);
-  });
-}
+SIMCUDA_RUNTIME(cudaMallocAsync, (void** pointer, size_t size_bytes, cudaStream_t stream),
+                (size_bytes, number(stream)),
+                allocate_async(thread, pointer, size_bytes, nullptr, stream))
 SIMCUDA_DRIVER(cuMemAllocAsync, (CUdeviceptr * pointer, size_t size_bytes, CUstream stream),
                (size_bytes, number(stream)),
                allocate_async(thread, as_pointers(pointer), size_bytes, nullptr, stream))
 
-SIMCUDA_EXPORT cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t size_bytes,
-                                                   cudaMemPool_t pool, cudaStream_t stream) {
-  return runtime_call<"cudaMallocFromPoolAsync">(
-      {size_bytes, number(pool), number(stream)}, [&](ThreadState& thread) {
-        return allocate_from_pool(thread, pointer, size_bytes, pool, stream);
-      });
-}
+SIMCUDA_RUNTIME(cudaMallocFromPoolAsync,
+                (void** pointer, size_t size_bytes, cudaMemPool_t pool, cudaStream_t stream),
+                (size_bytes, number(pool), number(stream)),
+                allocate_from_pool(thread, pointer, size_bytes, pool, stream))
 SIMCUDA_DRIVER(cuMemAllocFromPoolAsync,
                (CUdeviceptr * pointer, size_t size_bytes, CUmemoryPool pool, CUstream stream),
                (size_bytes, number(pool), number(stream)),
                allocate_from_pool(thread, as_pointers(pointer), size_bytes, pool, stream))
 
-SIMCUDA_EXPORT cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
-  return runtime_call<"cudaFreeAsync">({number(pointer), number(stream)}, [&](ThreadState& thread) {
-    return free_async(thread, pointer, stream);
-  });
-}
+SIMCUDA_RUNTIME(cudaFreeAsync, (void* pointer, cudaStream_t stream),
+                (number(pointer), number(stream)), free_async(thread, pointer, stream))
 SIMCUDA_DRIVER(cuMemFreeAsync, (CUdeviceptr pointer, CUstream stream), (pointer, number(stream)),
                free_async(thread, reinterpret_cast<void*>(pointer), stream))
 

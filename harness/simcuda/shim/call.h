@@ -197,6 +197,7 @@ void use_primary_context(ThreadState& thread);
       return static_cast<CUresult>(error);
   }
 }
+[[nodiscard]] constexpr CUresult as_result(CUresult result) { return result; }
 
 // Totals over all threads, also those that ended.
 [[nodiscard]] std::uint64_t call_count(const ApiRecord& api);

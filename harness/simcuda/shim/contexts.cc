@@ -222,10 +222,7 @@ SIMCUDA_EXPORT CUresult cuCtxCreate_v2(CUcontext* context, unsigned int flags, C
   return cuCtxCreate_v4(context, nullptr, flags, device);
 }
 
-SIMCUDA_EXPORT CUresult cuCtxDestroy(CUcontext context) {
-  return driver_call<"cuCtxDestroy">({number(context)},
-                                     [&](ThreadState& thread) { return destroy(thread, context); });
-}
+SIMCUDA_DRIVER(cuCtxDestroy, (CUcontext context), (number(context)), destroy(thread, context))
 
 // ---- the primary one
 
@@ -240,10 +237,8 @@ SIMCUDA_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice de
   });
 }
 
-SIMCUDA_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
-  return driver_call<"cuDevicePrimaryCtxRelease">(
-      {as_number(device)}, [&](ThreadState&) { return release_primary(device); });
-}
+SIMCUDA_DRIVER(cuDevicePrimaryCtxRelease, (CUdevice device), (as_number(device)),
+               release_primary(device))
 
 SIMCUDA_EXPORT CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags) {
   return driver_call<"cuDevicePrimaryCtxSetFlags">({as_number(device), flags}, [&](ThreadState&) {

@@ -8,6 +8,7 @@
 #include "harness/simcuda/shim/managed_memory.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/synchronize.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -29,14 +30,8 @@ cudaError_t reset(ThreadState& thread, int index) {
 
 }  // namespace
 
-SIMCUDA_EXPORT cudaError_t cudaDeviceReset() {
-  return runtime_call<"cudaDeviceReset">(
-      {}, [&](ThreadState& thread) { return reset(thread, thread.device); });
-}
+SIMCUDA_RUNTIME(cudaDeviceReset, (), (), reset(thread, thread.device))
 
-SIMCUDA_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice index) {
-  return driver_call<"cuDevicePrimaryCtxReset">(
-      {as_number(index)}, [&](ThreadState& thread) { return as_result(reset(thread, index)); });
-}
+SIMCUDA_DRIVER(cuDevicePrimaryCtxReset, (CUdevice index), (as_number(index)), reset(thread, index))
 
 }  // namespace simcuda

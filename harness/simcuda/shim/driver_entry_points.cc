@@ -10,6 +10,7 @@
 #include "harness/simcuda/shim/function_names.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/static_runtime.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -98,22 +99,18 @@ bool asks_per_thread(unsigned long long flags) {
 
 }  // namespace
 
-SIMCUDA_EXPORT cudaError_t cudaGetDriverEntryPointByVersion(
-    const char* name, void** function, unsigned int version, unsigned long long flags,
-    cudaDriverEntryPointQueryResult* result) {
-  return runtime_call<"cudaGetDriverEntryPointByVersion">({version, flags}, [&](ThreadState&) {
-    return get_entry_point({name, version, asks_per_thread(flags)}, function, result);
-  });
-}
+SIMCUDA_RUNTIME(cudaGetDriverEntryPointByVersion,
+                (const char* name, void** function, unsigned int version, unsigned long long flags,
+                 cudaDriverEntryPointQueryResult* result),
+                (version, flags),
+                get_entry_point({name, version, asks_per_thread(flags)}, function, result))
 
 #undef cudaGetDriverEntryPoint
-SIMCUDA_EXPORT cudaError_t cudaGetDriverEntryPoint(const char* name, void** function,
-                                                   unsigned long long flags,
-                                                   cudaDriverEntryPointQueryResult* result) {
-  return runtime_call<"cudaGetDriverEntryPoint">({flags}, [&](ThreadState&) {
-    return get_entry_point({name, CUDART_VERSION, asks_per_thread(flags)}, function, result);
-  });
-}
+SIMCUDA_RUNTIME(cudaGetDriverEntryPoint,
+                (const char* name, void** function, unsigned long long flags,
+                 cudaDriverEntryPointQueryResult* result),
+                (flags),
+                get_entry_point({name, CUDART_VERSION, asks_per_thread(flags)}, function, result))
 
 SIMCUDA_EXPORT CUresult cuGetProcAddress_v2(const char* name, void** function, int version,
                                             cuuint64_t flags,

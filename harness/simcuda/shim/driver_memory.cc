@@ -10,6 +10,7 @@
 #include "harness/simcuda/shim/memory_handles.h"
 #include "harness/simcuda/shim/peers.h"
 #include "harness/simcuda/shim/simulated_device.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -233,14 +234,11 @@ SIMCUDA_EXPORT CUresult cuMemGetAllocationGranularity(size_t* granularity_bytes,
   });
 }
 
-SIMCUDA_EXPORT CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t size_bytes,
-                                            size_t alignment_bytes, CUdeviceptr hint,
-                                            unsigned long long flags) {
-  return driver_call<"cuMemAddressReserve">(
-      {size_bytes, alignment_bytes, hint, flags}, [&](ThreadState& thread) {
-        return reserve(thread, pointer, size_bytes, alignment_bytes, flags);
-      });
-}
+SIMCUDA_DRIVER(cuMemAddressReserve,
+               (CUdeviceptr * pointer, size_t size_bytes, size_t alignment_bytes, CUdeviceptr hint,
+                unsigned long long flags),
+               (size_bytes, alignment_bytes, hint, flags),
+               reserve(thread, pointer, size_bytes, alignment_bytes, flags))
 
 SIMCUDA_EXPORT CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size_bytes) {
   return driver_call<"cuMemAddressFree">({pointer, size_bytes}, [&](ThreadState& thread) {
@@ -255,45 +253,31 @@ SIMCUDA_EXPORT CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size_bytes)
   });
 }
 
-SIMCUDA_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size_bytes,
-                                    const CUmemAllocationProp* properties,
-                                    unsigned long long flags) {
-  return driver_call<"cuMemCreate">({size_bytes, flags}, [&](ThreadState& thread) {
-    return create(thread, handle, size_bytes, properties, flags);
-  });
-}
+SIMCUDA_DRIVER(cuMemCreate,
+               (CUmemGenericAllocationHandle * handle, size_t size_bytes,
+                const CUmemAllocationProp* properties, unsigned long long flags),
+               (size_bytes, flags), create(thread, handle, size_bytes, properties, flags))
 
-SIMCUDA_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-  return driver_call<"cuMemRelease">(
-      {handle}, [&](ThreadState& thread) { return release_physical(thread, handle); });
-}
+SIMCUDA_DRIVER(cuMemRelease, (CUmemGenericAllocationHandle handle), (handle),
+               release_physical(thread, handle))
 
-SIMCUDA_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle,
-                                                    void* address) {
-  return driver_call<"cuMemRetainAllocationHandle">(
-      {number(address)}, [&](ThreadState& thread) { return retain(thread, handle, address); });
-}
+SIMCUDA_DRIVER(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle * handle, void* address),
+               (number(address)), retain(thread, handle, address))
 
-SIMCUDA_EXPORT CUresult cuMemMap(CUdeviceptr address, size_t size_bytes, size_t offset_bytes,
-                                 CUmemGenericAllocationHandle handle, unsigned long long flags) {
-  return driver_call<"cuMemMap">(
-      {address, size_bytes, offset_bytes, handle, flags}, [&](ThreadState& thread) {
-        return map(thread, address, size_bytes, offset_bytes, handle, flags);
-      });
-}
+SIMCUDA_DRIVER(cuMemMap,
+               (CUdeviceptr address, size_t size_bytes, size_t offset_bytes,
+                CUmemGenericAllocationHandle handle, unsigned long long flags),
+               (address, size_bytes, offset_bytes, handle, flags),
+               map(thread, address, size_bytes, offset_bytes, handle, flags))
 
-SIMCUDA_EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t size_bytes) {
-  return driver_call<"cuMemUnmap">({address, size_bytes}, [&](ThreadState& thread) {
-    return unmap(thread, address, size_bytes);
-  });
-}
+SIMCUDA_DRIVER(cuMemUnmap, (CUdeviceptr address, size_t size_bytes), (address, size_bytes),
+               unmap(thread, address, size_bytes))
 
-SIMCUDA_EXPORT CUresult cuMemSetAccess(CUdeviceptr address, size_t size_bytes,
-                                       const CUmemAccessDesc* descriptions, size_t count) {
-  return driver_call<"cuMemSetAccess">({address, size_bytes, count}, [&](ThreadState& thread) {
-    return set_access(thread, address, size_bytes, descriptions, count);
-  });
-}
+SIMCUDA_DRIVER(cuMemSetAccess,
+               (CUdeviceptr address, size_t size_bytes, const CUmemAccessDesc* descriptions,
+                size_t count),
+               (address, size_bytes, count),
+               set_access(thread, address, size_bytes, descriptions, count))
 
 SIMCUDA_EXPORT CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
                                        CUdeviceptr address) {

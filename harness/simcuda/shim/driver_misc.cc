@@ -7,6 +7,7 @@
 #include "harness/simcuda/shim/device_properties.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/simulated_device.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 SIMCUDA_EXPORT CUresult cuInit(unsigned int flags) {
@@ -113,16 +114,11 @@ SIMCUDA_EXPORT CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevi
   });
 }
 
-SIMCUDA_EXPORT CUresult cuDeviceGetPCIBusId(char* text, int length, CUdevice index) {
-  return driver_call<"cuDeviceGetPCIBusId">({as_number(index)}, [&](ThreadState&) {
-    return as_result(give_pci_bus_id(text, length, index));
-  });
-}
+SIMCUDA_DRIVER(cuDeviceGetPCIBusId, (char* text, int length, CUdevice index), (as_number(index)),
+               give_pci_bus_id(text, length, index))
 
-SIMCUDA_EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice* index, const char* text) {
-  return driver_call<"cuDeviceGetByPCIBusId">(
-      {}, [&](ThreadState&) { return as_result(find_pci_bus_id(index, text)); });
-}
+SIMCUDA_DRIVER(cuDeviceGetByPCIBusId, (CUdevice * index, const char* text), (),
+               find_pci_bus_id(index, text))
 
 SIMCUDA_EXPORT CUresult cuDeviceGetLuid(char* luid, unsigned int* mask, CUdevice index) {
   return driver_call<"cuDeviceGetLuid">({as_number(index)}, [&](ThreadState&) {

@@ -171,10 +171,7 @@ cudaError_t synchronize_with(ThreadState& thread, cudaEvent_t event) {
 
 }  // namespace
 
-SIMCUDA_EXPORT cudaError_t cudaEventCreate(cudaEvent_t* event) {
-  return runtime_call<"cudaEventCreate">(
-      {}, [&](ThreadState& thread) { return create_event(thread, event, 0); });
-}
+SIMCUDA_RUNTIME(cudaEventCreate, (cudaEvent_t * event), (), create_event(thread, event, 0))
 
 SIMCUDA_TWINS(cudaStreamWaitEvent, cuStreamWaitEvent,
               (cudaStream_t stream, cudaEvent_t event, unsigned int flags),

@@ -3,6 +3,7 @@
 // graph_api.h answers.
 #include "harness/simcuda/shim/graph_api.h"
 #include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -21,44 +22,25 @@ CUresult capture_info_of(ThreadState& thread, CUstream stream, CaptureAnswer ans
 }  // namespace
 
 // Defined under the name that the header gives it (cuStreamBeginCapture_v2).
-SIMCUDA_EXPORT CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
-  return driver_call<"cuStreamBeginCapture">(
-      {number(stream), static_cast<std::uint64_t>(mode)}, [&](ThreadState& thread) {
-        return static_cast<CUresult>(
-            api_begin_capture(thread, stream, static_cast<cudaStreamCaptureMode>(mode)));
-      });
-}
+SIMCUDA_DRIVER(cuStreamBeginCapture, (CUstream stream, CUstreamCaptureMode mode),
+               (number(stream), static_cast<std::uint64_t>(mode)),
+               api_begin_capture(thread, stream, static_cast<cudaStreamCaptureMode>(mode)))
 
-SIMCUDA_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
-                                                    const CUgraphNode* dependencies,
-                                                    const CUgraphEdgeData* edges, size_t count,
-                                                    CUstreamCaptureMode mode) {
-  return driver_call<"cuStreamBeginCaptureToGraph">(
-      {number(stream), number(graph), count, static_cast<std::uint64_t>(mode)},
-      [&](ThreadState& thread) {
-        return static_cast<CUresult>(
-            api_begin_capture_to_graph(thread, stream, {graph, dependencies, edges, count},
-                                       static_cast<cudaStreamCaptureMode>(mode)));
-      });
-}
+SIMCUDA_DRIVER(cuStreamBeginCaptureToGraph,
+               (CUstream stream, CUgraph graph, const CUgraphNode* dependencies,
+                const CUgraphEdgeData* edges, size_t count, CUstreamCaptureMode mode),
+               (number(stream), number(graph), count, static_cast<std::uint64_t>(mode)),
+               api_begin_capture_to_graph(thread, stream, {graph, dependencies, edges, count},
+                                          static_cast<cudaStreamCaptureMode>(mode)))
 
-SIMCUDA_EXPORT CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
-  return driver_call<"cuStreamIsCapturing">({number(stream)}, [&](ThreadState& thread) {
-    return capture_info_of(thread, stream, {.status = as_int(status)});
-  });
-}
+SIMCUDA_DRIVER(cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus* status),
+               (number(stream)), capture_info_of(thread, stream, {.status = as_int(status)}))
 
-SIMCUDA_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  return driver_call<"cuThreadExchangeStreamCaptureMode">({}, [&](ThreadState& thread) {
-    return static_cast<CUresult>(api_exchange_mode(thread, as_int(mode)));
-  });
-}
+SIMCUDA_DRIVER(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), (),
+               api_exchange_mode(thread, as_int(mode)))
 
-SIMCUDA_EXPORT CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
-  return driver_call<"cuGraphNodeGetType">({number(node)}, [&](ThreadState& thread) {
-    return static_cast<CUresult>(api_node_type(thread, node, as_int(type)));
-  });
-}
+SIMCUDA_DRIVER(cuGraphNodeGetType, (CUgraphNode node, CUgraphNodeType* type), (number(node)),
+               api_node_type(thread, node, as_int(type)))
 
 SIMCUDA_EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status,
                                                   cuuint64_t* id, CUgraph* graph,
@@ -134,33 +116,23 @@ SIMCUDA_EXPORT CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgrap
 static_assert(sizeof(CUDA_MEM_ALLOC_NODE_PARAMS) == sizeof(cudaMemAllocNodeParams));
 static_assert(sizeof(CUDA_GRAPH_INSTANTIATE_PARAMS) == sizeof(cudaGraphInstantiateParams));
 
-SIMCUDA_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph,
-                                               const CUgraphNode* dependencies, size_t count,
-                                               CUDA_MEM_ALLOC_NODE_PARAMS* parameters) {
-  return driver_call<"cuGraphAddMemAllocNode">({number(graph), count}, [&](ThreadState& thread) {
-    return static_cast<CUresult>(
-        api_add_allocation_node(thread, {node, graph, dependencies, count},
-                                reinterpret_cast<cudaMemAllocNodeParams*>(parameters)));
-  });
-}
+SIMCUDA_DRIVER(cuGraphAddMemAllocNode,
+               (CUgraphNode * node, CUgraph graph, const CUgraphNode* dependencies, size_t count,
+                CUDA_MEM_ALLOC_NODE_PARAMS* parameters),
+               (number(graph), count),
+               api_add_allocation_node(thread, {node, graph, dependencies, count},
+                                       reinterpret_cast<cudaMemAllocNodeParams*>(parameters)))
 
-SIMCUDA_EXPORT CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node,
-                                                     CUDA_MEM_ALLOC_NODE_PARAMS* parameters) {
-  return driver_call<"cuGraphMemAllocNodeGetParams">({number(node)}, [&](ThreadState& thread) {
-    return static_cast<CUresult>(
-        api_allocation_node(thread, node, reinterpret_cast<cudaMemAllocNodeParams*>(parameters)));
-  });
-}
+SIMCUDA_DRIVER(cuGraphMemAllocNodeGetParams,
+               (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS* parameters), (number(node)),
+               api_allocation_node(thread, node,
+                                   reinterpret_cast<cudaMemAllocNodeParams*>(parameters)))
 
-SIMCUDA_EXPORT CUresult cuGraphAddMemFreeNode(CUgraphNode* node, CUgraph graph,
-                                              const CUgraphNode* dependencies, size_t count,
-                                              CUdeviceptr address) {
-  return driver_call<"cuGraphAddMemFreeNode">(
-      {number(graph), count, address}, [&](ThreadState& thread) {
-        return static_cast<CUresult>(
-            api_add_free_node(thread, {node, graph, dependencies, count}, address));
-      });
-}
+SIMCUDA_DRIVER(cuGraphAddMemFreeNode,
+               (CUgraphNode * node, CUgraph graph, const CUgraphNode* dependencies, size_t count,
+                CUdeviceptr address),
+               (number(graph), count, address),
+               api_add_free_node(thread, {node, graph, dependencies, count}, address))
 
 SIMCUDA_EXPORT CUresult cuGraphMemFreeNodeGetParams(CUgraphNode node, CUdeviceptr* address) {
   return driver_call<"cuGraphMemFreeNodeGetParams">({number(node)}, [&](ThreadState& thread) {
@@ -171,13 +143,9 @@ SIMCUDA_EXPORT CUresult cuGraphMemFreeNodeGetParams(CUgraphNode node, CUdevicept
   });
 }
 
-SIMCUDA_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph,
-                                                    unsigned long long flags) {
-  return driver_call<"cuGraphInstantiateWithFlags">(
-      {number(graph), flags}, [&](ThreadState& thread) {
-        return static_cast<CUresult>(api_instantiate(thread, exec, graph, flags));
-      });
-}
+SIMCUDA_DRIVER(cuGraphInstantiateWithFlags,
+               (CUgraphExec * exec, CUgraph graph, unsigned long long flags),
+               (number(graph), flags), api_instantiate(thread, exec, graph, flags))
 
 SIMCUDA_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec* exec, CUgraph graph,
                                                      CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
@@ -217,20 +185,14 @@ SIMCUDA_EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph,
   });
 }
 
-SIMCUDA_EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice device,
-                                                     CUgraphMem_attribute attribute, void* value) {
-  return driver_call<"cuDeviceGetGraphMemAttribute">(
-      {as_number(device), static_cast<std::uint64_t>(attribute)}, [&](ThreadState& thread) {
-        return static_cast<CUresult>(api_get_graph_memory(thread, device, attribute, value));
-      });
-}
+SIMCUDA_DRIVER(cuDeviceGetGraphMemAttribute,
+               (CUdevice device, CUgraphMem_attribute attribute, void* value),
+               (as_number(device), static_cast<std::uint64_t>(attribute)),
+               api_get_graph_memory(thread, device, attribute, value))
 
-SIMCUDA_EXPORT CUresult cuDeviceSetGraphMemAttribute(CUdevice device,
-                                                     CUgraphMem_attribute attribute, void* value) {
-  return driver_call<"cuDeviceSetGraphMemAttribute">(
-      {as_number(device), static_cast<std::uint64_t>(attribute)}, [&](ThreadState& thread) {
-        return static_cast<CUresult>(api_set_graph_memory(thread, device, attribute, value));
-      });
-}
+SIMCUDA_DRIVER(cuDeviceSetGraphMemAttribute,
+               (CUdevice device, CUgraphMem_attribute attribute, void* value),
+               (as_number(device), static_cast<std::uint64_t>(attribute)),
+               api_set_graph_memory(thread, device, attribute, value))
 
 }  // namespace simcuda

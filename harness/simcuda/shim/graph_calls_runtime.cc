@@ -2,26 +2,20 @@
 // programs call. Out: what graph_api.h answers.
 #include "harness/simcuda/shim/graph_api.h"
 #include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 
-SIMCUDA_EXPORT cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
-  return runtime_call<"cudaStreamBeginCapture">(
-      {number(stream), static_cast<std::uint64_t>(mode)},
-      [&](ThreadState& thread) { return api_begin_capture(thread, stream, mode); });
-}
+SIMCUDA_RUNTIME(cudaStreamBeginCapture, (cudaStream_t stream, cudaStreamCaptureMode mode),
+                (number(stream), static_cast<std::uint64_t>(mode)),
+                api_begin_capture(thread, stream, mode))
 
-SIMCUDA_EXPORT cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph,
-                                                         const cudaGraphNode_t* dependencies,
-                                                         const cudaGraphEdgeData* edges,
-                                                         size_t count, cudaStreamCaptureMode mode) {
-  return runtime_call<"cudaStreamBeginCaptureToGraph">(
-      {number(stream), number(graph), count, static_cast<std::uint64_t>(mode)},
-      [&](ThreadState& thread) {
-        return api_begin_capture_to_graph(thread, stream, {graph, dependencies, edges, count},
-                                          mode);
-      });
-}
+SIMCUDA_RUNTIME(cudaStreamBeginCaptureToGraph,
+                (cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
+                 const cudaGraphEdgeData* edges, size_t count, cudaStreamCaptureMode mode),
+                (number(stream), number(graph), count, static_cast<std::uint64_t>(mode)),
+                api_begin_capture_to_graph(thread, stream, {graph, dependencies, edges, count},
+                                           mode))
 
 SIMCUDA_EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
                                                  cudaStreamCaptureStatus* status) {
@@ -76,119 +70,74 @@ SIMCUDA_EXPORT cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
   });
 }
 
-SIMCUDA_EXPORT cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream,
-                                                               cudaGraphNode_t* dependencies,
-                                                               const cudaGraphEdgeData* /*edges*/,
-                                                               size_t count, unsigned int flags) {
-  return runtime_call<"cudaStreamUpdateCaptureDependencies">(
-      {number(stream), count, flags}, [&](ThreadState& thread) {
-        return api_update_dependencies(thread, stream, dependencies, count, flags);
-      });
-}
+SIMCUDA_RUNTIME(cudaStreamUpdateCaptureDependencies,
+                (cudaStream_t stream, cudaGraphNode_t* dependencies,
+                 const cudaGraphEdgeData* /*edges*/, size_t count, unsigned int flags),
+                (number(stream), count, flags),
+                api_update_dependencies(thread, stream, dependencies, count, flags))
 
-SIMCUDA_EXPORT cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from,
-                                             cudaGraphNode_t* to, cudaGraphEdgeData* edges,
-                                             size_t* count) {
-  return runtime_call<"cudaGraphGetEdges">({number(graph)}, [&](ThreadState& thread) {
-    return api_graph_edges(thread, graph, from, to, edges, count);
-  });
-}
+SIMCUDA_RUNTIME(cudaGraphGetEdges,
+                (cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
+                 cudaGraphEdgeData* edges, size_t* count),
+                (number(graph)), api_graph_edges(thread, graph, from, to, edges, count))
 
-SIMCUDA_EXPORT cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node,
-                                                        cudaGraphNode_t* dependencies,
-                                                        cudaGraphEdgeData* edges, size_t* count) {
-  return runtime_call<"cudaGraphNodeGetDependencies">({number(node)}, [&](ThreadState& thread) {
-    return api_node_dependencies(thread, node, dependencies, edges, count);
-  });
-}
+SIMCUDA_RUNTIME(cudaGraphNodeGetDependencies,
+                (cudaGraphNode_t node, cudaGraphNode_t* dependencies, cudaGraphEdgeData* edges,
+                 size_t* count),
+                (number(node)), api_node_dependencies(thread, node, dependencies, edges, count))
 
-SIMCUDA_EXPORT cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t node,
-                                                          cudaGraphNode_t* dependents,
-                                                          cudaGraphEdgeData* edges, size_t* count) {
-  return runtime_call<"cudaGraphNodeGetDependentNodes">({number(node)}, [&](ThreadState& thread) {
-    return api_node_dependents(thread, node, dependents, edges, count);
-  });
-}
+SIMCUDA_RUNTIME(cudaGraphNodeGetDependentNodes,
+                (cudaGraphNode_t node, cudaGraphNode_t* dependents, cudaGraphEdgeData* edges,
+                 size_t* count),
+                (number(node)), api_node_dependents(thread, node, dependents, edges, count))
 #endif
 
-SIMCUDA_EXPORT cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t* node, cudaGraph_t graph,
-                                                    const cudaGraphNode_t* dependencies,
-                                                    size_t count,
-                                                    cudaMemAllocNodeParams* parameters) {
-  return runtime_call<"cudaGraphAddMemAllocNode">({number(graph), count}, [&](ThreadState& thread) {
-    return api_add_allocation_node(thread, {node, graph, dependencies, count}, parameters);
-  });
-}
+SIMCUDA_RUNTIME(cudaGraphAddMemAllocNode,
+                (cudaGraphNode_t * node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
+                 size_t count, cudaMemAllocNodeParams* parameters),
+                (number(graph), count),
+                api_add_allocation_node(thread, {node, graph, dependencies, count}, parameters))
 
-SIMCUDA_EXPORT cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t* node, cudaGraph_t graph,
-                                                   const cudaGraphNode_t* dependencies,
-                                                   size_t count, void* pointer) {
-  return runtime_call<"cudaGraphAddMemFreeNode">(
-      {number(graph), count, number(pointer)}, [&](ThreadState& thread) {
-        return api_add_free_node(thread, {node, graph, dependencies, count}, number(pointer));
-      });
-}
+SIMCUDA_RUNTIME(cudaGraphAddMemFreeNode,
+                (cudaGraphNode_t * node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
+                 size_t count, void* pointer),
+                (number(graph), count, number(pointer)),
+                api_add_free_node(thread, {node, graph, dependencies, count}, number(pointer)))
 
-SIMCUDA_EXPORT cudaError_t cudaGraphMemAllocNodeGetParams(cudaGraphNode_t node,
-                                                          cudaMemAllocNodeParams* parameters) {
-  return runtime_call<"cudaGraphMemAllocNodeGetParams">({number(node)}, [&](ThreadState& thread) {
-    return api_allocation_node(thread, node, parameters);
-  });
-}
+SIMCUDA_RUNTIME(cudaGraphMemAllocNodeGetParams,
+                (cudaGraphNode_t node, cudaMemAllocNodeParams* parameters), (number(node)),
+                api_allocation_node(thread, node, parameters))
 
-SIMCUDA_EXPORT cudaError_t cudaGraphMemFreeNodeGetParams(cudaGraphNode_t node, void* pointer) {
-  return runtime_call<"cudaGraphMemFreeNodeGetParams">({number(node)}, [&](ThreadState& thread) {
-    return api_free_node(thread, node, static_cast<std::uint64_t*>(pointer));
-  });
-}
+SIMCUDA_RUNTIME(cudaGraphMemFreeNodeGetParams, (cudaGraphNode_t node, void* pointer),
+                (number(node)), api_free_node(thread, node, static_cast<std::uint64_t*>(pointer)))
 
-SIMCUDA_EXPORT cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
-                                                unsigned long long flags) {
-  return runtime_call<"cudaGraphInstantiate">({number(graph), flags}, [&](ThreadState& thread) {
-    return api_instantiate(thread, exec, graph, flags);
-  });
-}
+SIMCUDA_RUNTIME(cudaGraphInstantiate,
+                (cudaGraphExec_t * exec, cudaGraph_t graph, unsigned long long flags),
+                (number(graph), flags), api_instantiate(thread, exec, graph, flags))
 
-SIMCUDA_EXPORT cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph,
-                                                         unsigned long long flags) {
-  return runtime_call<"cudaGraphInstantiateWithFlags">(
-      {number(graph), flags},
-      [&](ThreadState& thread) { return api_instantiate(thread, exec, graph, flags); });
-}
+SIMCUDA_RUNTIME(cudaGraphInstantiateWithFlags,
+                (cudaGraphExec_t * exec, cudaGraph_t graph, unsigned long long flags),
+                (number(graph), flags), api_instantiate(thread, exec, graph, flags))
 
-SIMCUDA_EXPORT cudaError_t cudaGraphInstantiateWithParams(cudaGraphExec_t* exec, cudaGraph_t graph,
-                                                          cudaGraphInstantiateParams* parameters) {
-  return runtime_call<"cudaGraphInstantiateWithParams">({number(graph)}, [&](ThreadState& thread) {
-    return api_instantiate_with(thread, exec, graph, parameters);
-  });
-}
+SIMCUDA_RUNTIME(cudaGraphInstantiateWithParams,
+                (cudaGraphExec_t * exec, cudaGraph_t graph, cudaGraphInstantiateParams* parameters),
+                (number(graph)), api_instantiate_with(thread, exec, graph, parameters))
 
-SIMCUDA_EXPORT cudaError_t cudaGraphExecGetFlags(cudaGraphExec_t exec, unsigned long long* flags) {
-  return runtime_call<"cudaGraphExecGetFlags">(
-      {number(exec)}, [&](ThreadState& thread) { return api_exec_flags(thread, exec, flags); });
-}
+SIMCUDA_RUNTIME(cudaGraphExecGetFlags, (cudaGraphExec_t exec, unsigned long long* flags),
+                (number(exec)), api_exec_flags(thread, exec, flags))
 
-SIMCUDA_EXPORT cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
-                                               cudaGraphExecUpdateResultInfo* result) {
-  return runtime_call<"cudaGraphExecUpdate">(
-      {number(exec), number(graph)},
-      [&](ThreadState& thread) { return api_exec_update(thread, exec, graph, result); });
-}
+SIMCUDA_RUNTIME(cudaGraphExecUpdate,
+                (cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphExecUpdateResultInfo* result),
+                (number(exec), number(graph)), api_exec_update(thread, exec, graph, result))
 
-SIMCUDA_EXPORT cudaError_t cudaDeviceGetGraphMemAttribute(int device,
-                                                          cudaGraphMemAttributeType attribute,
-                                                          void* value) {
-  return runtime_call<"cudaDeviceGetGraphMemAttribute">(
-      {as_number(device), static_cast<std::uint64_t>(attribute)},
-      [&](ThreadState& thread) { return api_get_graph_memory(thread, device, attribute, value); });
-}
+SIMCUDA_RUNTIME(cudaDeviceGetGraphMemAttribute,
+                (int device, cudaGraphMemAttributeType attribute, void* value),
+                (as_number(device), static_cast<std::uint64_t>(attribute)),
+                api_get_graph_memory(thread, device, attribute, value))
 
-SIMCUDA_EXPORT cudaError_t cudaDeviceSetGraphMemAttribute(int device,
-                                                          cudaGraphMemAttributeType attribute,
-                                                          void* value) {
-  return runtime_call<"cudaDeviceSetGraphMemAttribute">(
-      {as_number(device), static_cast<std::uint64_t>(attribute)},
-      [&](ThreadState& thread) { return api_set_graph_memory(thread, device, attribute, value); });
-}
+SIMCUDA_RUNTIME(cudaDeviceSetGraphMemAttribute,
+                (int device, cudaGraphMemAttributeType attribute, void* value),
+                (as_number(device), static_cast<std::uint64_t>(attribute)),
+                api_set_graph_memory(thread, device, attribute, value))
 
 }  // namespace simcuda

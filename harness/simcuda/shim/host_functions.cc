@@ -7,6 +7,7 @@
 #include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -108,17 +109,10 @@ SIMCUDA_EXPORT cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStream
   });
 }
 
-SIMCUDA_EXPORT CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
-  return driver_call<"cuLaunchHostFunc">({number(stream)}, [&](ThreadState& thread) {
-    return as_result(launch_host_function(thread, stream, function, data));
-  });
-}
+SIMCUDA_DRIVER(cuLaunchHostFunc, (CUstream stream, CUhostFn function, void* data), (number(stream)),
+               launch_host_function(thread, stream, function, data))
 
-SIMCUDA_EXPORT cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function,
-                                              void* data) {
-  return runtime_call<"cudaLaunchHostFunc">({number(stream)}, [&](ThreadState& thread) {
-    return launch_host_function(thread, stream, function, data);
-  });
-}
+SIMCUDA_RUNTIME(cudaLaunchHostFunc, (cudaStream_t stream, cudaHostFn_t function, void* data),
+                (number(stream)), launch_host_function(thread, stream, function, data))
 
 }  // namespace simcuda

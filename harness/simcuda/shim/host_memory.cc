@@ -326,25 +326,16 @@ SIMCUDA_TWINS(cudaHostUnregister, cuMemHostUnregister, (void* pointer), (number(
 SIMCUDA_TWINS(cudaHostGetFlags, cuMemHostGetFlags, (unsigned int* flags, void* pointer),
               (number(pointer)), host_flags(thread, flags, pointer))
 
-SIMCUDA_EXPORT cudaError_t cudaHostGetDevicePointer(void** device_pointer, void* pointer,
-                                                    unsigned int flags) {
-  return runtime_call<"cudaHostGetDevicePointer">({number(pointer), flags}, [&](ThreadState&) {
-    return device_pointer_of(device_pointer, pointer, flags);
-  });
-}
+SIMCUDA_RUNTIME(cudaHostGetDevicePointer,
+                (void** device_pointer, void* pointer, unsigned int flags),
+                (number(pointer), flags), device_pointer_of(device_pointer, pointer, flags))
 
-SIMCUDA_EXPORT CUresult cuMemHostGetDevicePointer(CUdeviceptr* device_pointer, void* pointer,
-                                                  unsigned int flags) {
-  return driver_call<"cuMemHostGetDevicePointer">({number(pointer), flags}, [&](ThreadState&) {
-    return as_result(device_pointer_of(reinterpret_cast<void**>(device_pointer), pointer, flags));
-  });
-}
+SIMCUDA_DRIVER(cuMemHostGetDevicePointer,
+               (CUdeviceptr * device_pointer, void* pointer, unsigned int flags),
+               (number(pointer), flags),
+               device_pointer_of(reinterpret_cast<void**>(device_pointer), pointer, flags))
 
-SIMCUDA_EXPORT cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes,
-                                                    const void* pointer) {
-  return runtime_call<"cudaPointerGetAttributes">({number(pointer)}, [&](ThreadState& thread) {
-    return pointer_attributes(thread, attributes, pointer);
-  });
-}
+SIMCUDA_RUNTIME(cudaPointerGetAttributes, (cudaPointerAttributes * attributes, const void* pointer),
+                (number(pointer)), pointer_attributes(thread, attributes, pointer))
 
 }  // namespace simcuda

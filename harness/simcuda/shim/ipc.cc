@@ -105,11 +105,8 @@ cudaError_t open_event(ThreadState& thread, cudaEvent_t* result, const Handle& h
 
 }  // namespace
 
-SIMCUDA_EXPORT cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* pointer) {
-  return runtime_call<"cudaIpcGetMemHandle">({number(pointer)}, [&](ThreadState& thread) {
-    return get_memory(thread, handle, number(pointer));
-  });
-}
+SIMCUDA_RUNTIME(cudaIpcGetMemHandle, (cudaIpcMemHandle_t * handle, void* pointer),
+                (number(pointer)), get_memory(thread, handle, number(pointer)))
 SIMCUDA_DRIVER(cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr pointer), (pointer),
                get_memory(thread, handle, pointer))
 
@@ -134,23 +131,17 @@ SIMCUDA_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr* pointer, CUipcMemHandle 
   });
 }
 
-SIMCUDA_EXPORT cudaError_t cudaIpcCloseMemHandle(void* pointer) {
-  return runtime_call<"cudaIpcCloseMemHandle">(
-      {number(pointer)}, [&](ThreadState&) { return close_memory(number(pointer)); });
-}
+SIMCUDA_RUNTIME(cudaIpcCloseMemHandle, (void* pointer), (number(pointer)),
+                close_memory(number(pointer)))
 SIMCUDA_DRIVER(cuIpcCloseMemHandle, (CUdeviceptr pointer), (pointer), close_memory(pointer))
 
-SIMCUDA_EXPORT cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle, cudaEvent_t event) {
-  return runtime_call<"cudaIpcGetEventHandle">(
-      {number(event)}, [&](ThreadState&) { return get_event(handle, event); });
-}
+SIMCUDA_RUNTIME(cudaIpcGetEventHandle, (cudaIpcEventHandle_t * handle, cudaEvent_t event),
+                (number(event)), get_event(handle, event))
 SIMCUDA_DRIVER(cuIpcGetEventHandle, (CUipcEventHandle * handle, CUevent event), (number(event)),
                get_event(handle, event))
 
-SIMCUDA_EXPORT cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* event, cudaIpcEventHandle_t handle) {
-  return runtime_call<"cudaIpcOpenEventHandle">(
-      {}, [&](ThreadState& thread) { return open_event(thread, event, handle); });
-}
+SIMCUDA_RUNTIME(cudaIpcOpenEventHandle, (cudaEvent_t * event, cudaIpcEventHandle_t handle), (),
+                open_event(thread, event, handle))
 SIMCUDA_DRIVER(cuIpcOpenEventHandle, (CUevent * event, CUipcEventHandle handle), (),
                open_event(thread, event, handle))
 

@@ -21,6 +21,7 @@
 #include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/static_runtime.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -240,21 +241,17 @@ SIMCUDA_EXPORT cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block,
   return cudaSuccess;
 }
 
-SIMCUDA_EXPORT cudaError_t cudaLaunchKernel(const void* function, dim3 /*grid*/, dim3 /*block*/,
-                                            void** arguments, size_t /*shared_memory_bytes*/,
-                                            cudaStream_t stream) {
-  return runtime_call<"cudaLaunchKernel">(
-      {number(function), number(stream)},
-      [&](ThreadState& thread) { return launch(thread, function, arguments, stream); });
-}
+SIMCUDA_RUNTIME(cudaLaunchKernel,
+                (const void* function, dim3 /*grid*/, dim3 /*block*/, void** arguments,
+                 size_t /*shared_memory_bytes*/, cudaStream_t stream),
+                (number(function), number(stream)), launch(thread, function, arguments, stream))
 
-SIMCUDA_EXPORT cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* configuration,
-                                               const void* function, void** arguments) {
-  return runtime_call<"cudaLaunchKernelExC">({number(function)}, [&](ThreadState& thread) {
-    return configuration == nullptr ? cudaErrorInvalidValue
-                                    : launch(thread, function, arguments, configuration->stream);
-  });
-}
+SIMCUDA_RUNTIME(cudaLaunchKernelExC,
+                (const cudaLaunchConfig_t* configuration, const void* function, void** arguments),
+                (number(function)),
+                configuration == nullptr
+                    ? cudaErrorInvalidValue
+                    : launch(thread, function, arguments, configuration->stream))
 
 // CUDA 13 launches go through a kernel handle; ours is the host stub itself.
 SIMCUDA_EXPORT cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
@@ -269,29 +266,21 @@ SIMCUDA_EXPORT cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, di
                           shared_memory_bytes, stream);
 }
 
-SIMCUDA_EXPORT cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 /*grid*/,
-                                                       dim3 /*block*/, void** arguments,
-                                                       size_t /*shared_memory_bytes*/,
-                                                       cudaStream_t stream) {
-  return runtime_call<"cudaLaunchCooperativeKernel">(
-      {number(function), number(stream)},
-      [&](ThreadState& thread) { return launch(thread, function, arguments, stream); });
-}
+SIMCUDA_RUNTIME(cudaLaunchCooperativeKernel,
+                (const void* function, dim3 /*grid*/, dim3 /*block*/, void** arguments,
+                 size_t /*shared_memory_bytes*/, cudaStream_t stream),
+                (number(function), number(stream)), launch(thread, function, arguments, stream))
 
-SIMCUDA_EXPORT cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute,
-                                                int value) {
-  return runtime_call<"cudaFuncSetAttribute">(
-      {number(function), as_number(attribute), as_number(value)}, [&](ThreadState&) {
-        return registered_kernel_name(function).empty() ? cudaErrorInvalidDeviceFunction
-                                                        : cudaSuccess;
-      });
-}
+SIMCUDA_RUNTIME(cudaFuncSetAttribute,
+                (const void* function, cudaFuncAttribute attribute, int value),
+                (number(function), as_number(attribute), as_number(value)),
+                registered_kernel_name(function).empty() ? cudaErrorInvalidDeviceFunction
+                                                         : cudaSuccess)
 
-SIMCUDA_EXPORT cudaError_t cudaFuncSetCacheConfig(const void* function, cudaFuncCache /*wanted*/) {
-  return runtime_call<"cudaFuncSetCacheConfig">({number(function)}, [&](ThreadState&) {
-    return registered_kernel_name(function).empty() ? cudaErrorInvalidDeviceFunction : cudaSuccess;
-  });
-}
+SIMCUDA_RUNTIME(cudaFuncSetCacheConfig, (const void* function, cudaFuncCache /*wanted*/),
+                (number(function)),
+                registered_kernel_name(function).empty() ? cudaErrorInvalidDeviceFunction
+                                                         : cudaSuccess)
 
 // Host code of CUB and Thrust asks for the binary's version before it launches.
 SIMCUDA_EXPORT cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes,

@@ -327,14 +327,11 @@ SIMCUDA_DRIVER(cuMemAllocManaged, (CUdeviceptr * pointer, size_t size_bytes, uns
                (size_bytes, flags),
                allocate_managed(thread, reinterpret_cast<void**>(pointer), size_bytes, flags))
 
-SIMCUDA_EXPORT cudaError_t cudaMemRangeGetAttribute(void* data, size_t data_bytes,
-                                                    cudaMemRangeAttribute attribute,
-                                                    const void* pointer, size_t size_bytes) {
-  return runtime_call<"cudaMemRangeGetAttribute">(
-      {as_number(attribute), number(pointer), size_bytes}, [&](ThreadState& thread) {
-        return range_attribute(thread, data, data_bytes, attribute, pointer, size_bytes);
-      });
-}
+SIMCUDA_RUNTIME(cudaMemRangeGetAttribute,
+                (void* data, size_t data_bytes, cudaMemRangeAttribute attribute,
+                 const void* pointer, size_t size_bytes),
+                (as_number(attribute), number(pointer), size_bytes),
+                range_attribute(thread, data, data_bytes, attribute, pointer, size_bytes))
 SIMCUDA_DRIVER(cuMemRangeGetAttribute,
                (void* data, size_t data_bytes, CUmem_range_attribute attribute, CUdeviceptr pointer,
                 size_t size_bytes),
@@ -342,20 +339,16 @@ SIMCUDA_DRIVER(cuMemRangeGetAttribute,
                range_attribute(thread, data, data_bytes, attribute, pointer_of(pointer),
                                size_bytes))
 
-SIMCUDA_EXPORT cudaError_t cudaMemRangeGetAttributes(void** data, size_t* data_bytes,
-                                                     cudaMemRangeAttribute* attributes,
-                                                     size_t count, const void* pointer,
-                                                     size_t size_bytes) {
-  return runtime_call<"cudaMemRangeGetAttributes">(
-      {count, number(pointer), size_bytes}, [&](ThreadState& thread) {
-        return range_attributes(thread,
-                                {.data = data,
-                                 .data_bytes = data_bytes,
-                                 .attributes = reinterpret_cast<const int*>(attributes),
-                                 .count = count},
-                                pointer, size_bytes);
-      });
-}
+SIMCUDA_RUNTIME(cudaMemRangeGetAttributes,
+                (void** data, size_t* data_bytes, cudaMemRangeAttribute* attributes, size_t count,
+                 const void* pointer, size_t size_bytes),
+                (count, number(pointer), size_bytes),
+                range_attributes(thread,
+                                 {.data = data,
+                                  .data_bytes = data_bytes,
+                                  .attributes = reinterpret_cast<const int*>(attributes),
+                                  .count = count},
+                                 pointer, size_bytes))
 SIMCUDA_DRIVER(cuMemRangeGetAttributes,
                (void** data, size_t* data_bytes, CUmem_range_attribute* attributes, size_t count,
                 CUdeviceptr pointer, size_t size_bytes),
@@ -369,14 +362,11 @@ SIMCUDA_DRIVER(cuMemRangeGetAttributes,
 
 // CUDA 12 has other arguments under these names.
 #if CUDART_VERSION >= 13000
-SIMCUDA_EXPORT cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t size_bytes,
-                                                cudaMemLocation location, unsigned int flags,
-                                                cudaStream_t stream) {
-  return runtime_call<"cudaMemPrefetchAsync">(
-      {number(pointer), size_bytes, number(stream)}, [&](ThreadState& thread) {
-        return prefetch(thread, pointer, size_bytes, location, flags, stream);
-      });
-}
+SIMCUDA_RUNTIME(cudaMemPrefetchAsync,
+                (const void* pointer, size_t size_bytes, cudaMemLocation location,
+                 unsigned int flags, cudaStream_t stream),
+                (number(pointer), size_bytes, number(stream)),
+                prefetch(thread, pointer, size_bytes, location, flags, stream))
 SIMCUDA_DRIVER(cuMemPrefetchAsync,
                (CUdeviceptr pointer, size_t size_bytes, CUmemLocation location, unsigned int flags,
                 CUstream stream),
@@ -384,12 +374,11 @@ SIMCUDA_DRIVER(cuMemPrefetchAsync,
                prefetch(thread, pointer_of(pointer), size_bytes, as_runtime(location), flags,
                         stream))
 
-SIMCUDA_EXPORT cudaError_t cudaMemAdvise(const void* pointer, size_t size_bytes,
-                                         cudaMemoryAdvise advice, cudaMemLocation location) {
-  return runtime_call<"cudaMemAdvise">(
-      {number(pointer), size_bytes, as_number(advice)},
-      [&](ThreadState& thread) { return advise(thread, pointer, size_bytes, advice, location); });
-}
+SIMCUDA_RUNTIME(cudaMemAdvise,
+                (const void* pointer, size_t size_bytes, cudaMemoryAdvise advice,
+                 cudaMemLocation location),
+                (number(pointer), size_bytes, as_number(advice)),
+                advise(thread, pointer, size_bytes, advice, location))
 SIMCUDA_DRIVER(cuMemAdvise,
                (CUdeviceptr pointer, size_t size_bytes, CUmem_advise advice,
                 CUmemLocation location),

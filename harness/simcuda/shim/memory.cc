@@ -107,16 +107,10 @@ cudaError_t memory_info(ThreadState& thread, std::size_t* free_bytes, std::size_
 
 }  // namespace
 
-SIMCUDA_EXPORT cudaError_t cudaMalloc(void** pointer, size_t size_bytes) {
-  return runtime_call<"cudaMalloc">({size_bytes}, [&](ThreadState& thread) {
-    return allocate_memory(thread, pointer, size_bytes);
-  });
-}
+SIMCUDA_RUNTIME(cudaMalloc, (void** pointer, size_t size_bytes), (size_bytes),
+                allocate_memory(thread, pointer, size_bytes))
 
-SIMCUDA_EXPORT cudaError_t cudaFree(void* pointer) {
-  return runtime_call<"cudaFree">(
-      {number(pointer)}, [&](ThreadState& thread) { return free_memory(thread, pointer); });
-}
+SIMCUDA_RUNTIME(cudaFree, (void* pointer), (number(pointer)), free_memory(thread, pointer))
 
 SIMCUDA_EXPORT CUresult cuMemAlloc(CUdeviceptr* pointer, size_t size_bytes) {
   return driver_call<"cuMemAlloc">({size_bytes}, [&](ThreadState& thread) {
@@ -128,18 +122,13 @@ SIMCUDA_EXPORT CUresult cuMemAlloc(CUdeviceptr* pointer, size_t size_bytes) {
   });
 }
 
-SIMCUDA_EXPORT CUresult cuMemFree(CUdeviceptr pointer) {
-  return driver_call<"cuMemFree">({pointer}, [&](ThreadState& thread) {
-    return as_result(free_memory(thread, reinterpret_cast<void*>(pointer)));
-  });
-}
+SIMCUDA_DRIVER(cuMemFree, (CUdeviceptr pointer), (pointer),
+               free_memory(thread, reinterpret_cast<void*>(pointer)))
 
-SIMCUDA_EXPORT cudaError_t cudaMallocPitch(void** pointer, size_t* pitch_bytes, size_t width_bytes,
-                                           size_t height) {
-  return runtime_call<"cudaMallocPitch">({width_bytes, height}, [&](ThreadState& thread) {
-    return allocate_rows(thread, pointer, pitch_bytes, {width_bytes, height});
-  });
-}
+SIMCUDA_RUNTIME(cudaMallocPitch,
+                (void** pointer, size_t* pitch_bytes, size_t width_bytes, size_t height),
+                (width_bytes, height),
+                allocate_rows(thread, pointer, pitch_bytes, {width_bytes, height}))
 
 SIMCUDA_EXPORT CUresult cuMemAllocPitch(CUdeviceptr* pointer, size_t* pitch_bytes,
                                         size_t width_bytes, size_t height,

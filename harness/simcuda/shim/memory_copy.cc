@@ -14,6 +14,7 @@
 #include "harness/simcuda/shim/host_memory.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/simulated_device.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -266,93 +267,63 @@ cudaError_t copy_between_in_stream(ThreadState& thread, void* to, int to_device,
                                               cudaMemcpyDeviceToDevice, stream, Wait::No);
 }
 
-SIMCUDA_EXPORT cudaError_t cudaMemcpy(void* to, const void* from, size_t size_bytes,
-                                      cudaMemcpyKind kind) {
-  return runtime_call<"cudaMemcpy">(
-      {number(to), number(from), size_bytes}, [&](ThreadState& thread) {
-        return copy_memory(thread, to, from, line(size_bytes), kind, nullptr, Wait::ForCopy);
-      });
-}
+SIMCUDA_RUNTIME(cudaMemcpy, (void* to, const void* from, size_t size_bytes, cudaMemcpyKind kind),
+                (number(to), number(from), size_bytes),
+                copy_memory(thread, to, from, line(size_bytes), kind, nullptr, Wait::ForCopy))
 
-SIMCUDA_EXPORT cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size_bytes,
-                                           cudaMemcpyKind kind, cudaStream_t stream) {
-  return runtime_call<"cudaMemcpyAsync">(
-      {number(to), number(from), size_bytes, number(stream)}, [&](ThreadState& thread) {
-        return copy_memory(thread, to, from, line(size_bytes), kind, stream, Wait::No);
-      });
-}
+SIMCUDA_RUNTIME(cudaMemcpyAsync,
+                (void* to, const void* from, size_t size_bytes, cudaMemcpyKind kind,
+                 cudaStream_t stream),
+                (number(to), number(from), size_bytes, number(stream)),
+                copy_memory(thread, to, from, line(size_bytes), kind, stream, Wait::No))
 
-SIMCUDA_EXPORT cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from,
-                                               int from_device, size_t size_bytes,
-                                               cudaStream_t stream) {
-  return runtime_call<"cudaMemcpyPeerAsync">(
-      {number(to), number(from), size_bytes, number(stream)}, [&](ThreadState& thread) {
-        return copy_between_in_stream(thread, to, to_device, from, from_device, size_bytes, stream);
-      });
-}
+SIMCUDA_RUNTIME(cudaMemcpyPeerAsync,
+                (void* to, int to_device, const void* from, int from_device, size_t size_bytes,
+                 cudaStream_t stream),
+                (number(to), number(from), size_bytes, number(stream)),
+                copy_between_in_stream(thread, to, to_device, from, from_device, size_bytes,
+                                       stream))
 
-SIMCUDA_EXPORT cudaError_t cudaMemcpyPeer(void* to, int to_device, const void* from,
-                                          int from_device, size_t size_bytes) {
-  return runtime_call<"cudaMemcpyPeer">(
-      {number(to), number(from), size_bytes}, [&](ThreadState& thread) {
-        return copy_between(thread, to, to_device, from, from_device, size_bytes);
-      });
-}
+SIMCUDA_RUNTIME(cudaMemcpyPeer,
+                (void* to, int to_device, const void* from, int from_device, size_t size_bytes),
+                (number(to), number(from), size_bytes),
+                copy_between(thread, to, to_device, from, from_device, size_bytes))
 
-SIMCUDA_EXPORT cudaError_t cudaMemcpy2D(void* to, size_t to_pitch_bytes, const void* from,
-                                        size_t from_pitch_bytes, size_t width_bytes, size_t height,
-                                        cudaMemcpyKind kind) {
-  return runtime_call<"cudaMemcpy2D">(
-      {number(to), number(from), width_bytes, height}, [&](ThreadState& thread) {
-        return copy_memory(thread, to, from,
-                           {to_pitch_bytes, from_pitch_bytes, width_bytes, height}, kind, nullptr,
-                           Wait::ForCopy);
-      });
-}
+SIMCUDA_RUNTIME(cudaMemcpy2D,
+                (void* to, size_t to_pitch_bytes, const void* from, size_t from_pitch_bytes,
+                 size_t width_bytes, size_t height, cudaMemcpyKind kind),
+                (number(to), number(from), width_bytes, height),
+                copy_memory(thread, to, from,
+                            {to_pitch_bytes, from_pitch_bytes, width_bytes, height}, kind, nullptr,
+                            Wait::ForCopy))
 
-SIMCUDA_EXPORT cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch_bytes, const void* from,
-                                             size_t from_pitch_bytes, size_t width_bytes,
-                                             size_t height, cudaMemcpyKind kind,
-                                             cudaStream_t stream) {
-  return runtime_call<"cudaMemcpy2DAsync">(
-      {number(to), number(from), width_bytes, height, number(stream)}, [&](ThreadState& thread) {
-        return copy_memory(thread, to, from,
-                           {to_pitch_bytes, from_pitch_bytes, width_bytes, height}, kind, stream,
-                           Wait::No);
-      });
-}
+SIMCUDA_RUNTIME(cudaMemcpy2DAsync,
+                (void* to, size_t to_pitch_bytes, const void* from, size_t from_pitch_bytes,
+                 size_t width_bytes, size_t height, cudaMemcpyKind kind, cudaStream_t stream),
+                (number(to), number(from), width_bytes, height, number(stream)),
+                copy_memory(thread, to, from,
+                            {to_pitch_bytes, from_pitch_bytes, width_bytes, height}, kind, stream,
+                            Wait::No))
 
-SIMCUDA_EXPORT cudaError_t cudaMemset(void* pointer, int value, size_t size_bytes) {
-  return runtime_call<"cudaMemset">({number(pointer), size_bytes}, [&](ThreadState& thread) {
-    return fill_memory(thread, pointer, byte_value(value), line(size_bytes), nullptr);
-  });
-}
+SIMCUDA_RUNTIME(cudaMemset, (void* pointer, int value, size_t size_bytes),
+                (number(pointer), size_bytes),
+                fill_memory(thread, pointer, byte_value(value), line(size_bytes), nullptr))
 
-SIMCUDA_EXPORT cudaError_t cudaMemsetAsync(void* pointer, int value, size_t size_bytes,
-                                           cudaStream_t stream) {
-  return runtime_call<"cudaMemsetAsync">(
-      {number(pointer), size_bytes, number(stream)}, [&](ThreadState& thread) {
-        return fill_memory(thread, pointer, byte_value(value), line(size_bytes), stream);
-      });
-}
+SIMCUDA_RUNTIME(cudaMemsetAsync, (void* pointer, int value, size_t size_bytes, cudaStream_t stream),
+                (number(pointer), size_bytes, number(stream)),
+                fill_memory(thread, pointer, byte_value(value), line(size_bytes), stream))
 
-SIMCUDA_EXPORT cudaError_t cudaMemset2D(void* pointer, size_t pitch_bytes, int value,
-                                        size_t width_bytes, size_t height) {
-  return runtime_call<"cudaMemset2D">(
-      {number(pointer), width_bytes, height}, [&](ThreadState& thread) {
-        return fill_memory(thread, pointer, byte_value(value),
-                           {pitch_bytes, pitch_bytes, width_bytes, height}, nullptr);
-      });
-}
+SIMCUDA_RUNTIME(cudaMemset2D,
+                (void* pointer, size_t pitch_bytes, int value, size_t width_bytes, size_t height),
+                (number(pointer), width_bytes, height),
+                fill_memory(thread, pointer, byte_value(value),
+                            {pitch_bytes, pitch_bytes, width_bytes, height}, nullptr))
 
-SIMCUDA_EXPORT cudaError_t cudaMemset2DAsync(void* pointer, size_t pitch_bytes, int value,
-                                             size_t width_bytes, size_t height,
-                                             cudaStream_t stream) {
-  return runtime_call<"cudaMemset2DAsync">(
-      {number(pointer), width_bytes, height, number(stream)}, [&](ThreadState& thread) {
-        return fill_memory(thread, pointer, byte_value(value),
-                           {pitch_bytes, pitch_bytes, width_bytes, height}, stream);
-      });
-}
+SIMCUDA_RUNTIME(cudaMemset2DAsync,
+                (void* pointer, size_t pitch_bytes, int value, size_t width_bytes, size_t height,
+                 cudaStream_t stream),
+                (number(pointer), width_bytes, height, number(stream)),
+                fill_memory(thread, pointer, byte_value(value),
+                            {pitch_bytes, pitch_bytes, width_bytes, height}, stream))
 
 }  // namespace simcuda

@@ -9,6 +9,7 @@
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/sharing.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -74,21 +75,14 @@ void put_into_own_file(SimulatedDevice& device, MemoryHandle handle, std::uint64
   device.contents.put_into_file(handle, {.file = file, .offset_bytes = kBytesBegin});
 }
 
-SIMCUDA_EXPORT CUresult cuMemExportToShareableHandle(void* shareable,
-                                                     CUmemGenericAllocationHandle handle,
-                                                     CUmemAllocationHandleType type,
-                                                     unsigned long long flags) {
-  return driver_call<"cuMemExportToShareableHandle">(
-      {handle, as_number(type), flags},
-      [&](ThreadState&) { return export_handle(shareable, handle, type, flags); });
-}
+SIMCUDA_DRIVER(cuMemExportToShareableHandle,
+               (void* shareable, CUmemGenericAllocationHandle handle,
+                CUmemAllocationHandleType type, unsigned long long flags),
+               (handle, as_number(type), flags), export_handle(shareable, handle, type, flags))
 
-SIMCUDA_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle,
-                                                       void* shareable,
-                                                       CUmemAllocationHandleType type) {
-  return driver_call<"cuMemImportFromShareableHandle">(
-      {number(shareable), as_number(type)},
-      [&](ThreadState& thread) { return import_handle(thread, handle, shareable, type); });
-}
+SIMCUDA_DRIVER(cuMemImportFromShareableHandle,
+               (CUmemGenericAllocationHandle * handle, void* shareable,
+                CUmemAllocationHandleType type),
+               (number(shareable), as_number(type)), import_handle(thread, handle, shareable, type))
 
 }  // namespace simcuda

@@ -154,53 +154,35 @@ cudaError_t best_block(const ThreadState& thread, int* grid_min, int* block_thre
 
 }  // namespace
 
-SIMCUDA_EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* block_count,
-                                                                         const void* function,
-                                                                         int block_size,
-                                                                         size_t dynamic_bytes) {
-  return runtime_call<"cudaOccupancyMaxActiveBlocksPerMultiprocessor">(
-      {number(function)}, [&](ThreadState& thread) {
-        return blocks_per_processor(thread, block_count, {block_size, dynamic_bytes});
-      });
-}
+SIMCUDA_RUNTIME(cudaOccupancyMaxActiveBlocksPerMultiprocessor,
+                (int* block_count, const void* function, int block_size, size_t dynamic_bytes),
+                (number(function)),
+                blocks_per_processor(thread, block_count, {block_size, dynamic_bytes}))
 
-SIMCUDA_EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-    int* block_count, const void* function, int block_size, size_t dynamic_bytes,
-    unsigned int flags) {
-  return runtime_call<"cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags">(
-      {number(function), flags}, [&](ThreadState& thread) {
-        return blocks_per_processor(thread, block_count, {block_size, dynamic_bytes});
-      });
-}
+SIMCUDA_RUNTIME(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+                (int* block_count, const void* function, int block_size, size_t dynamic_bytes,
+                 unsigned int flags),
+                (number(function), flags),
+                blocks_per_processor(thread, block_count, {block_size, dynamic_bytes}))
 
-SIMCUDA_EXPORT cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* dynamic_bytes,
-                                                                     const void* function,
-                                                                     int block_count,
-                                                                     int block_size) {
-  return runtime_call<"cudaOccupancyAvailableDynamicSMemPerBlock">(
-      {number(function)}, [&](ThreadState& thread) {
-        return bytes_left_per_block(thread, dynamic_bytes, block_count, block_size);
-      });
-}
+SIMCUDA_RUNTIME(cudaOccupancyAvailableDynamicSMemPerBlock,
+                (size_t * dynamic_bytes, const void* function, int block_count, int block_size),
+                (number(function)),
+                bytes_left_per_block(thread, dynamic_bytes, block_count, block_size))
 
 SIMCUDA_DRIVER(cuOccupancyAvailableDynamicSMemPerBlock,
                (size_t * dynamic_bytes, CUfunction function, int block_count, int block_size),
                (number(function)),
                bytes_left_per_block(thread, dynamic_bytes, block_count, block_size))
-SIMCUDA_EXPORT cudaError_t cudaOccupancyMaxActiveClusters(int* cluster_count, const void* function,
-                                                          const cudaLaunchConfig_t* asked) {
-  return runtime_call<"cudaOccupancyMaxActiveClusters">(
-      {number(function)}, [&](ThreadState& thread) {
-        return asked == nullptr ? cudaErrorInvalidValue
-                                : clusters_on_device(thread, cluster_count, to_launch(*asked));
-      });
-}
+SIMCUDA_RUNTIME(cudaOccupancyMaxActiveClusters,
+                (int* cluster_count, const void* function, const cudaLaunchConfig_t* asked),
+                (number(function)),
+                asked == nullptr ? cudaErrorInvalidValue
+                                 : clusters_on_device(thread, cluster_count, to_launch(*asked)))
 
-SIMCUDA_EXPORT cudaError_t cudaOccupancyMaxPotentialClusterSize(int* size, const void* function,
-                                                                const cudaLaunchConfig_t*) {
-  return runtime_call<"cudaOccupancyMaxPotentialClusterSize">(
-      {number(function)}, [&](ThreadState&) { return largest_cluster(size); });
-}
+SIMCUDA_RUNTIME(cudaOccupancyMaxPotentialClusterSize,
+                (int* size, const void* function, const cudaLaunchConfig_t*), (number(function)),
+                largest_cluster(size))
 
 SIMCUDA_DRIVER(cuOccupancyMaxActiveClusters,
                (int* cluster_count, CUfunction function, const CUlaunchConfig* asked),

@@ -96,15 +96,10 @@ SIMCUDA_TWINS(cudaDeviceCanAccessPeer, cuDeviceCanAccessPeer,
               (int* can_access, int index, int peer), (as_number(index), as_number(peer)),
               can_access_peer(thread, can_access, index, peer))
 
-SIMCUDA_EXPORT cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags) {
-  return runtime_call<"cudaDeviceEnablePeerAccess">(
-      {as_number(peer), flags}, [&](ThreadState& thread) { return enable(thread, peer, flags); });
-}
+SIMCUDA_RUNTIME(cudaDeviceEnablePeerAccess, (int peer, unsigned int flags),
+                (as_number(peer), flags), enable(thread, peer, flags))
 
-SIMCUDA_EXPORT cudaError_t cudaDeviceDisablePeerAccess(int peer) {
-  return runtime_call<"cudaDeviceDisablePeerAccess">(
-      {as_number(peer)}, [&](ThreadState& thread) { return disable(thread, peer); });
-}
+SIMCUDA_RUNTIME(cudaDeviceDisablePeerAccess, (int peer), (as_number(peer)), disable(thread, peer))
 
 SIMCUDA_EXPORT cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr wanted, int from,
                                                      int to) {

@@ -102,36 +102,28 @@ cudaError_t import_pointer(std::uint64_t* address, cudaMemPool_t pool, const Dat
 
 }  // namespace
 
-SIMCUDA_EXPORT cudaError_t cudaMemPoolExportToShareableHandle(void* handle, cudaMemPool_t pool,
-                                                              cudaMemAllocationHandleType type,
-                                                              unsigned int flags) {
-  return runtime_call<"cudaMemPoolExportToShareableHandle">(
-      {number(pool), as_number(type), flags},
-      [&](ThreadState&) { return export_pool(handle, pool, type, flags); });
-}
+SIMCUDA_RUNTIME(cudaMemPoolExportToShareableHandle,
+                (void* handle, cudaMemPool_t pool, cudaMemAllocationHandleType type,
+                 unsigned int flags),
+                (number(pool), as_number(type), flags), export_pool(handle, pool, type, flags))
 SIMCUDA_DRIVER(cuMemPoolExportToShareableHandle,
                (void* handle, CUmemoryPool pool, CUmemAllocationHandleType type,
                 unsigned long long flags),
                (number(pool), as_number(type), flags), export_pool(handle, pool, type, flags))
 
-SIMCUDA_EXPORT cudaError_t cudaMemPoolImportFromShareableHandle(cudaMemPool_t* pool, void* handle,
-                                                                cudaMemAllocationHandleType type,
-                                                                unsigned int flags) {
-  return runtime_call<"cudaMemPoolImportFromShareableHandle">(
-      {number(handle), as_number(type), flags},
-      [&](ThreadState& thread) { return import_pool(thread, pool, handle, type, flags); });
-}
+SIMCUDA_RUNTIME(cudaMemPoolImportFromShareableHandle,
+                (cudaMemPool_t * pool, void* handle, cudaMemAllocationHandleType type,
+                 unsigned int flags),
+                (number(handle), as_number(type), flags),
+                import_pool(thread, pool, handle, type, flags))
 SIMCUDA_DRIVER(cuMemPoolImportFromShareableHandle,
                (CUmemoryPool * pool, void* handle, CUmemAllocationHandleType type,
                 unsigned long long flags),
                (number(handle), as_number(type), flags),
                import_pool(thread, pool, handle, type, flags))
 
-SIMCUDA_EXPORT cudaError_t cudaMemPoolExportPointer(cudaMemPoolPtrExportData* data, void* pointer) {
-  return runtime_call<"cudaMemPoolExportPointer">({number(pointer)}, [&](ThreadState& thread) {
-    return export_pointer(thread, data, number(pointer));
-  });
-}
+SIMCUDA_RUNTIME(cudaMemPoolExportPointer, (cudaMemPoolPtrExportData * data, void* pointer),
+                (number(pointer)), export_pointer(thread, data, number(pointer)))
 SIMCUDA_DRIVER(cuMemPoolExportPointer, (CUmemPoolPtrExportData * data, CUdeviceptr pointer),
                (pointer), export_pointer(thread, data, pointer))
 

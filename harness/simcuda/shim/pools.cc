@@ -280,54 +280,40 @@ SIMCUDA_TWINS(cudaDeviceGetMemPool, cuDeviceGetMemPool, (cudaMemPool_t * pool, i
 SIMCUDA_TWINS(cudaDeviceSetMemPool, cuDeviceSetMemPool, (int index, cudaMemPool_t pool),
               (as_number(index), number(pool)), set_current_pool(thread, index, pool))
 
-SIMCUDA_EXPORT cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool,
-                                             const cudaMemPoolProps* properties) {
-  return runtime_call<"cudaMemPoolCreate">(
-      {}, [&](ThreadState& thread) { return create_pool(thread, pool, properties); });
-}
+SIMCUDA_RUNTIME(cudaMemPoolCreate, (cudaMemPool_t * pool, const cudaMemPoolProps* properties), (),
+                create_pool(thread, pool, properties))
 SIMCUDA_DRIVER(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps* properties), (),
                create_pool(thread, pool, as_runtime<cudaMemPoolProps>(properties)))
 
-SIMCUDA_EXPORT cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute,
-                                                   void* value) {
-  return runtime_call<"cudaMemPoolSetAttribute">(
-      {number(pool), as_number(attribute)},
-      [&](ThreadState& thread) { return set_pool_attribute(thread, pool, attribute, value); });
-}
+SIMCUDA_RUNTIME(cudaMemPoolSetAttribute,
+                (cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value),
+                (number(pool), as_number(attribute)),
+                set_pool_attribute(thread, pool, attribute, value))
 SIMCUDA_DRIVER(cuMemPoolSetAttribute,
                (CUmemoryPool pool, CUmemPool_attribute attribute, void* value),
                (number(pool), as_number(attribute)),
                set_pool_attribute(thread, pool, attribute, value))
 
-SIMCUDA_EXPORT cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute,
-                                                   void* value) {
-  return runtime_call<"cudaMemPoolGetAttribute">(
-      {number(pool), as_number(attribute)},
-      [&](ThreadState& thread) { return get_pool_attribute(thread, pool, attribute, value); });
-}
+SIMCUDA_RUNTIME(cudaMemPoolGetAttribute,
+                (cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value),
+                (number(pool), as_number(attribute)),
+                get_pool_attribute(thread, pool, attribute, value))
 SIMCUDA_DRIVER(cuMemPoolGetAttribute,
                (CUmemoryPool pool, CUmemPool_attribute attribute, void* value),
                (number(pool), as_number(attribute)),
                get_pool_attribute(thread, pool, attribute, value))
 
-SIMCUDA_EXPORT cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool,
-                                                const cudaMemAccessDesc* descriptions,
-                                                size_t count) {
-  return runtime_call<"cudaMemPoolSetAccess">({number(pool), count}, [&](ThreadState& thread) {
-    return set_pool_access(thread, pool, descriptions, count);
-  });
-}
+SIMCUDA_RUNTIME(cudaMemPoolSetAccess,
+                (cudaMemPool_t pool, const cudaMemAccessDesc* descriptions, size_t count),
+                (number(pool), count), set_pool_access(thread, pool, descriptions, count))
 SIMCUDA_DRIVER(cuMemPoolSetAccess,
                (CUmemoryPool pool, const CUmemAccessDesc* descriptions, size_t count),
                (number(pool), count),
                set_pool_access(thread, pool, as_runtime<cudaMemAccessDesc>(descriptions), count))
 
-SIMCUDA_EXPORT cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags* flags, cudaMemPool_t pool,
-                                                cudaMemLocation* location) {
-  return runtime_call<"cudaMemPoolGetAccess">({number(pool)}, [&](ThreadState& thread) {
-    return get_pool_access(thread, flags, pool, location);
-  });
-}
+SIMCUDA_RUNTIME(cudaMemPoolGetAccess,
+                (cudaMemAccessFlags * flags, cudaMemPool_t pool, cudaMemLocation* location),
+                (number(pool)), get_pool_access(thread, flags, pool, location))
 SIMCUDA_EXPORT CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool pool,
                                            CUmemLocation* location) {
   return driver_call<"cuMemPoolGetAccess">({number(pool)}, [&](ThreadState& thread) {
@@ -340,36 +326,29 @@ SIMCUDA_EXPORT CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPoo
 }
 
 #if CUDART_VERSION >= 13000
-SIMCUDA_EXPORT cudaError_t cudaMemGetDefaultMemPool(cudaMemPool_t* pool, cudaMemLocation* location,
-                                                    cudaMemAllocationType type) {
-  return runtime_call<"cudaMemGetDefaultMemPool">({as_number(type)}, [&](ThreadState& thread) {
-    return pool_of_location(thread, pool, location, type, PoolRole::Default);
-  });
-}
+SIMCUDA_RUNTIME(cudaMemGetDefaultMemPool,
+                (cudaMemPool_t * pool, cudaMemLocation* location, cudaMemAllocationType type),
+                (as_number(type)),
+                pool_of_location(thread, pool, location, type, PoolRole::Default))
 SIMCUDA_DRIVER(cuMemGetDefaultMemPool,
                (CUmemoryPool * pool, CUmemLocation* location, CUmemAllocationType type),
                (as_number(type)),
                pool_of_location(thread, pool, as_runtime<cudaMemLocation>(location), type,
                                 PoolRole::Default))
 
-SIMCUDA_EXPORT cudaError_t cudaMemGetMemPool(cudaMemPool_t* pool, cudaMemLocation* location,
-                                             cudaMemAllocationType type) {
-  return runtime_call<"cudaMemGetMemPool">({as_number(type)}, [&](ThreadState& thread) {
-    return pool_of_location(thread, pool, location, type, PoolRole::Current);
-  });
-}
+SIMCUDA_RUNTIME(cudaMemGetMemPool,
+                (cudaMemPool_t * pool, cudaMemLocation* location, cudaMemAllocationType type),
+                (as_number(type)),
+                pool_of_location(thread, pool, location, type, PoolRole::Current))
 SIMCUDA_DRIVER(cuMemGetMemPool,
                (CUmemoryPool * pool, CUmemLocation* location, CUmemAllocationType type),
                (as_number(type)),
                pool_of_location(thread, pool, as_runtime<cudaMemLocation>(location), type,
                                 PoolRole::Current))
 
-SIMCUDA_EXPORT cudaError_t cudaMemSetMemPool(cudaMemLocation* location, cudaMemAllocationType type,
-                                             cudaMemPool_t pool) {
-  return runtime_call<"cudaMemSetMemPool">(
-      {as_number(type), number(pool)},
-      [&](ThreadState& thread) { return set_pool_of_location(thread, location, type, pool); });
-}
+SIMCUDA_RUNTIME(cudaMemSetMemPool,
+                (cudaMemLocation * location, cudaMemAllocationType type, cudaMemPool_t pool),
+                (as_number(type), number(pool)), set_pool_of_location(thread, location, type, pool))
 SIMCUDA_DRIVER(cuMemSetMemPool,
                (CUmemLocation * location, CUmemAllocationType type, CUmemoryPool pool),
                (as_number(type), number(pool)),

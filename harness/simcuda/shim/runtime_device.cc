@@ -122,19 +122,13 @@ SIMCUDA_EXPORT cudaError_t cudaGetDeviceCount(int* count) {
   });
 }
 
-SIMCUDA_EXPORT cudaError_t cudaInitDevice(int index, unsigned int /*device_flags*/,
-                                          unsigned int /*flags*/) {
-  return runtime_call<"cudaInitDevice">({as_number(index)}, [&](ThreadState&) {
-    return device_at(index) == nullptr ? cudaErrorInvalidDevice : cudaSuccess;
-  });
-}
+SIMCUDA_RUNTIME(cudaInitDevice, (int index, unsigned int /*device_flags*/, unsigned int /*flags*/),
+                (as_number(index)),
+                device_at(index) == nullptr ? cudaErrorInvalidDevice : cudaSuccess)
 
-SIMCUDA_EXPORT cudaError_t cudaSetDeviceFlags(unsigned int flags) {
-  return runtime_call<"cudaSetDeviceFlags">({flags}, [&](ThreadState&) {
-    return (flags & ~static_cast<unsigned>(cudaDeviceMask)) == 0 ? cudaSuccess
-                                                                 : cudaErrorInvalidValue;
-  });
-}
+SIMCUDA_RUNTIME(cudaSetDeviceFlags, (unsigned int flags), (flags),
+                (flags & ~static_cast<unsigned>(cudaDeviceMask)) == 0 ? cudaSuccess
+                                                                      : cudaErrorInvalidValue)
 
 SIMCUDA_EXPORT cudaError_t cudaGetDeviceFlags(unsigned int* flags) {
   return runtime_call<"cudaGetDeviceFlags">({}, [&](ThreadState&) {
@@ -147,11 +141,8 @@ SIMCUDA_EXPORT cudaError_t cudaGetDeviceFlags(unsigned int* flags) {
 }
 
 // Defined under the name that the toolkit's header gives it: CUDA 12 appends _v2.
-SIMCUDA_EXPORT cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
-  return runtime_call<"cudaGetDeviceProperties">({as_number(index)}, [&](ThreadState& thread) {
-    return give_properties(thread, properties, index);
-  });
-}
+SIMCUDA_RUNTIME(cudaGetDeviceProperties, (cudaDeviceProp * properties, int index),
+                (as_number(index)), give_properties(thread, properties, index))
 
 SIMCUDA_EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int index) {
   return runtime_call<"cudaDeviceGetAttribute">(
@@ -165,38 +156,23 @@ SIMCUDA_EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr att
       });
 }
 
-SIMCUDA_EXPORT cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int index) {
-  return runtime_call<"cudaDeviceGetPCIBusId">(
-      {as_number(index)}, [&](ThreadState&) { return give_pci_bus_id(text, length, index); });
-}
+SIMCUDA_RUNTIME(cudaDeviceGetPCIBusId, (char* text, int length, int index), (as_number(index)),
+                give_pci_bus_id(text, length, index))
 
-SIMCUDA_EXPORT cudaError_t cudaDeviceGetByPCIBusId(int* index, const char* text) {
-  return runtime_call<"cudaDeviceGetByPCIBusId">(
-      {}, [&](ThreadState&) { return find_pci_bus_id(index, text); });
-}
+SIMCUDA_RUNTIME(cudaDeviceGetByPCIBusId, (int* index, const char* text), (),
+                find_pci_bus_id(index, text))
 
-SIMCUDA_EXPORT cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {
-  return runtime_call<"cudaDeviceGetLimit">(
-      {as_number(limit)}, [&](ThreadState& thread) { return get_limit(thread, value, limit); });
-}
+SIMCUDA_RUNTIME(cudaDeviceGetLimit, (size_t * value, cudaLimit limit), (as_number(limit)),
+                get_limit(thread, value, limit))
 
-SIMCUDA_EXPORT cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t value) {
-  return runtime_call<"cudaDeviceSetLimit">({as_number(limit), value}, [&](ThreadState& thread) {
-    return set_limit(thread, limit, value);
-  });
-}
+SIMCUDA_RUNTIME(cudaDeviceSetLimit, (cudaLimit limit, size_t value), (as_number(limit), value),
+                set_limit(thread, limit, value))
 
-SIMCUDA_EXPORT CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
-  return driver_call<"cuCtxGetLimit">({as_number(limit)}, [&](ThreadState& thread) {
-    return as_result(get_limit(thread, value, limit));
-  });
-}
+SIMCUDA_DRIVER(cuCtxGetLimit, (size_t * value, CUlimit limit), (as_number(limit)),
+               get_limit(thread, value, limit))
 
-SIMCUDA_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
-  return driver_call<"cuCtxSetLimit">({as_number(limit), value}, [&](ThreadState& thread) {
-    return as_result(set_limit(thread, limit, value));
-  });
-}
+SIMCUDA_DRIVER(cuCtxSetLimit, (CUlimit limit, size_t value), (as_number(limit), value),
+               set_limit(thread, limit, value))
 
 SIMCUDA_EXPORT cudaError_t cudaRuntimeGetVersion(int* version) {
   return runtime_call<"cudaRuntimeGetVersion">({}, [&](ThreadState&) {

@@ -8,6 +8,7 @@
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/images.h"
 #include "harness/simcuda/shim/kernel_models.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -41,65 +42,37 @@ cudaError_t find_registered(void** result, const void* function) {
 
 }  // namespace
 
-SIMCUDA_EXPORT cudaError_t cudaGetFuncBySymbol(cudaFunction_t* function, const void* symbol) {
-  return runtime_call<"cudaGetFuncBySymbol">({number(symbol)}, [&](ThreadState&) {
-    return find_registered(reinterpret_cast<void**>(function), symbol);
-  });
-}
+SIMCUDA_RUNTIME(cudaGetFuncBySymbol, (cudaFunction_t * function, const void* symbol),
+                (number(symbol)), find_registered(reinterpret_cast<void**>(function), symbol))
 
-SIMCUDA_EXPORT cudaError_t cudaGetKernel(cudaKernel_t* kernel, const void* symbol) {
-  return runtime_call<"cudaGetKernel">({number(symbol)}, [&](ThreadState&) {
-    return find_registered(reinterpret_cast<void**>(kernel), symbol);
-  });
-}
+SIMCUDA_RUNTIME(cudaGetKernel, (cudaKernel_t * kernel, const void* symbol), (number(symbol)),
+                find_registered(reinterpret_cast<void**>(kernel), symbol))
 
-SIMCUDA_EXPORT cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* image,
-                                               cudaJitOption* /*jit_options*/,
-                                               void** /*jit_values*/, unsigned int /*jit_count*/,
-                                               cudaLibraryOption* /*options*/, void** /*values*/,
-                                               unsigned int /*count*/) {
-  return runtime_call<"cudaLibraryLoadData">({}, [&](ThreadState&) {
-    return as_error(load_image(reinterpret_cast<void**>(library), image));
-  });
-}
+SIMCUDA_RUNTIME(cudaLibraryLoadData,
+                (cudaLibrary_t * library, const void* image, cudaJitOption* /*jit_options*/,
+                 void** /*jit_values*/, unsigned int /*jit_count*/, cudaLibraryOption* /*options*/,
+                 void** /*values*/, unsigned int /*count*/),
+                (), as_error(load_image(reinterpret_cast<void**>(library), image)))
 
-SIMCUDA_EXPORT cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t* library, const char* path,
-                                                   cudaJitOption* /*jit_options*/,
-                                                   void** /*jit_values*/,
-                                                   unsigned int /*jit_count*/,
-                                                   cudaLibraryOption* /*options*/,
-                                                   void** /*values*/, unsigned int /*count*/) {
-  return runtime_call<"cudaLibraryLoadFromFile">({}, [&](ThreadState&) {
-    return as_error(load_image_file(reinterpret_cast<void**>(library), path));
-  });
-}
+SIMCUDA_RUNTIME(cudaLibraryLoadFromFile,
+                (cudaLibrary_t * library, const char* path, cudaJitOption* /*jit_options*/,
+                 void** /*jit_values*/, unsigned int /*jit_count*/, cudaLibraryOption* /*options*/,
+                 void** /*values*/, unsigned int /*count*/),
+                (), as_error(load_image_file(reinterpret_cast<void**>(library), path)))
 
-SIMCUDA_EXPORT cudaError_t cudaLibraryUnload(cudaLibrary_t library) {
-  return runtime_call<"cudaLibraryUnload">({number(library)}, [&](ThreadState& thread) {
-    return as_error(unload_image(thread, library));
-  });
-}
+SIMCUDA_RUNTIME(cudaLibraryUnload, (cudaLibrary_t library), (number(library)),
+                as_error(unload_image(thread, library)))
 
-SIMCUDA_EXPORT cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library,
-                                                const char* name) {
-  return runtime_call<"cudaLibraryGetKernel">({number(library)}, [&](ThreadState&) {
-    return as_error(find_kernel(reinterpret_cast<void**>(kernel), library, name));
-  });
-}
+SIMCUDA_RUNTIME(cudaLibraryGetKernel,
+                (cudaKernel_t * kernel, cudaLibrary_t library, const char* name), (number(library)),
+                as_error(find_kernel(reinterpret_cast<void**>(kernel), library, name)))
 
-SIMCUDA_EXPORT cudaError_t cudaLibraryGetGlobal(void** pointer, size_t* size_bytes,
-                                                cudaLibrary_t library, const char* name) {
-  return runtime_call<"cudaLibraryGetGlobal">({number(library)}, [&](ThreadState& thread) {
-    return find_variable_of(thread, pointer, size_bytes, library, name);
-  });
-}
+SIMCUDA_RUNTIME(cudaLibraryGetGlobal,
+                (void** pointer, size_t* size_bytes, cudaLibrary_t library, const char* name),
+                (number(library)), find_variable_of(thread, pointer, size_bytes, library, name))
 
-SIMCUDA_EXPORT cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel,
-                                                           cudaFuncAttribute attribute, int value,
-                                                           int device) {
-  return runtime_call<"cudaKernelSetAttributeForDevice">(
-      {number(kernel), as_number(device)},
-      [&](ThreadState&) { return as_error(set_kernel(kernel, attribute, value)); });
-}
+SIMCUDA_RUNTIME(cudaKernelSetAttributeForDevice,
+                (cudaKernel_t kernel, cudaFuncAttribute attribute, int value, int device),
+                (number(kernel), as_number(device)), as_error(set_kernel(kernel, attribute, value)))
 
 }  // namespace simcuda

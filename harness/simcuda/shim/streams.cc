@@ -141,10 +141,7 @@ cudaError_t copy_stream_attributes(ThreadState& thread, cudaStream_t to, cudaStr
 
 }  // namespace
 
-SIMCUDA_EXPORT cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  return runtime_call<"cudaStreamCreate">(
-      {}, [&](ThreadState& thread) { return create_stream(thread, stream, 0, 0); });
-}
+SIMCUDA_RUNTIME(cudaStreamCreate, (cudaStream_t * stream), (), create_stream(thread, stream, 0, 0))
 
 SIMCUDA_TWINS(cudaStreamCreateWithFlags, cuStreamCreate,
               (cudaStream_t * stream, unsigned int flags), (flags),

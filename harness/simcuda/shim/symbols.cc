@@ -14,6 +14,7 @@
 #include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/static_runtime.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -115,38 +116,27 @@ SIMCUDA_EXPORT cudaError_t cudaGetSymbolSize(size_t* size_bytes, const void* sym
   });
 }
 
-SIMCUDA_EXPORT cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t count,
-                                              size_t offset, cudaMemcpyKind kind) {
-  return runtime_call<"cudaMemcpyToSymbol">(
-      {number(symbol), number(from), count}, [&](ThreadState& thread) {
-        return copy_to_symbol(thread, from, {symbol, count, offset, kind, nullptr, Wait::ForCopy});
-      });
-}
+SIMCUDA_RUNTIME(cudaMemcpyToSymbol,
+                (const void* symbol, const void* from, size_t count, size_t offset,
+                 cudaMemcpyKind kind),
+                (number(symbol), number(from), count),
+                copy_to_symbol(thread, from, {symbol, count, offset, kind, nullptr, Wait::ForCopy}))
 
-SIMCUDA_EXPORT cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from,
-                                                   size_t count, size_t offset, cudaMemcpyKind kind,
-                                                   cudaStream_t stream) {
-  return runtime_call<"cudaMemcpyToSymbolAsync">(
-      {number(symbol), number(from), count, number(stream)}, [&](ThreadState& thread) {
-        return copy_to_symbol(thread, from, {symbol, count, offset, kind, stream, Wait::No});
-      });
-}
+SIMCUDA_RUNTIME(cudaMemcpyToSymbolAsync,
+                (const void* symbol, const void* from, size_t count, size_t offset,
+                 cudaMemcpyKind kind, cudaStream_t stream),
+                (number(symbol), number(from), count, number(stream)),
+                copy_to_symbol(thread, from, {symbol, count, offset, kind, stream, Wait::No}))
 
-SIMCUDA_EXPORT cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t count,
-                                                size_t offset, cudaMemcpyKind kind) {
-  return runtime_call<"cudaMemcpyFromSymbol">(
-      {number(to), number(symbol), count}, [&](ThreadState& thread) {
-        return copy_from_symbol(thread, to, {symbol, count, offset, kind, nullptr, Wait::ForCopy});
-      });
-}
+SIMCUDA_RUNTIME(cudaMemcpyFromSymbol,
+                (void* to, const void* symbol, size_t count, size_t offset, cudaMemcpyKind kind),
+                (number(to), number(symbol), count),
+                copy_from_symbol(thread, to, {symbol, count, offset, kind, nullptr, Wait::ForCopy}))
 
-SIMCUDA_EXPORT cudaError_t cudaMemcpyFromSymbolAsync(void* to, const void* symbol, size_t count,
-                                                     size_t offset, cudaMemcpyKind kind,
-                                                     cudaStream_t stream) {
-  return runtime_call<"cudaMemcpyFromSymbolAsync">(
-      {number(to), number(symbol), count, number(stream)}, [&](ThreadState& thread) {
-        return copy_from_symbol(thread, to, {symbol, count, offset, kind, stream, Wait::No});
-      });
-}
+SIMCUDA_RUNTIME(cudaMemcpyFromSymbolAsync,
+                (void* to, const void* symbol, size_t count, size_t offset, cudaMemcpyKind kind,
+                 cudaStream_t stream),
+                (number(to), number(symbol), count, number(stream)),
+                copy_from_symbol(thread, to, {symbol, count, offset, kind, stream, Wait::No}))
 
 }  // namespace simcuda

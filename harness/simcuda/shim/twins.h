@@ -1,5 +1,5 @@
-// Functions that the runtime and the driver have both, with the same arguments: one line for each
-// pair.
+// Exported functions that are one expression: of the runtime, of the driver, or of both with the
+// same arguments.
 #pragma once
 
 #include "harness/simcuda/shim/call.h"
@@ -14,7 +14,7 @@
     return driver_call<#driver_name>(SIMCUDA_LIST logged,                                     \
                                      [&](ThreadState& thread) { return as_result(answer); }); \
   }
-// The runtime's alone, and the driver's alone.
+// The runtime's alone (a cudaError_t), and the driver's alone (a cudaError_t or a CUresult).
 #define SIMCUDA_RUNTIME(runtime_name, parameters, logged, answer)                           \
   SIMCUDA_EXPORT cudaError_t runtime_name parameters {                                      \
     return runtime_call<#runtime_name>(                                                     \
