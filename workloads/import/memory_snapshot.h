@@ -122,7 +122,6 @@ struct MemorySnapshot {
   std::vector<SnapshotFrame> frames;
   std::vector<std::vector<std::uint32_t>> stacks = {{}};  // innermost frame first
   std::uint64_t time_us_first = 0;                        // Unix time of the first entry
-  int protocol = 0;                                       // of the pickle
   std::uint64_t untiled_count = 0;                        // segments that blocks do not fill
 
   [[nodiscard]] std::uint64_t entry_count(std::size_t device) const;

@@ -332,9 +332,7 @@ MemorySnapshot PickleMachine::run() {
   // The memo and the stack go before the snapshot is finished.
   std::deque<std::uint64_t>().swap(memo_);
   std::vector<PickleValue>().swap(stack_);
-  MemorySnapshot snapshot = builder_.finish(last);
-  snapshot.protocol = protocol;
-  return snapshot;
+  return builder_.finish(last);
 }
 
 }  // namespace

@@ -55,7 +55,6 @@ ElfFacts read_elf_facts(const std::string& path) {
       header->e_ident[EI_CLASS] != ELFCLASS64) {
     return facts;
   }
-  facts.is_elf = true;
   for (std::uint64_t i = 0; i < header->e_shnum; ++i) {
     const auto section = read_at<Elf64_Shdr>(bytes, header->e_shoff + i * sizeof(Elf64_Shdr));
     if (!section || section->sh_type != SHT_DYNAMIC) {

@@ -8,12 +8,12 @@
 namespace simcuda {
 
 struct ElfFacts {
-  bool is_elf = false;              // 64 bit; scripts are not
   std::vector<std::string> needed;  // libraries by name, as the file lists them
   bool has_rpath = false;           // DT_RPATH, which is asked before LD_LIBRARY_PATH
 };
 
-// Throws std::runtime_error where the file cannot be read.
+// Nothing of a file that is not ELF of 64 bit, as a script. Throws std::runtime_error where the file
+// cannot be read.
 [[nodiscard]] ElfFacts read_elf_facts(const std::string& path);
 
 }  // namespace simcuda
