@@ -12,8 +12,8 @@ struct ElfFacts {
   bool has_rpath = false;           // DT_RPATH, which is asked before LD_LIBRARY_PATH
 };
 
-// Nothing of a file that is not ELF of 64 bit, as a script. Throws std::runtime_error where the file
-// cannot be read.
+// Nothing of a file that is not ELF of 64 bit, as a script. Throws std::runtime_error where the
+// file cannot be read.
 [[nodiscard]] ElfFacts read_elf_facts(const std::string& path);
 
 }  // namespace simcuda

@@ -66,7 +66,7 @@ const void* runtime_base() { return base_of(dlsym(RTLD_DEFAULT, "__tsan_init"));
 
 struct Place {
   std::string function;
-  std::string where;  // "plugin.c:12", empty where the plugin has no debug information
+  std::string where{};  // "plugin.c:12", empty where the plugin has no debug information
 };
 
 std::string text_of(const Place& place) {
