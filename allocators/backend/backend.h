@@ -25,6 +25,10 @@
 
 namespace allocmark {
 
+namespace caching {
+class Driver;
+}
+
 /// How a request went.
 enum class AllocateStatus : std::uint8_t {
   /// The pointer is valid, or null for size 0.
@@ -215,6 +219,9 @@ struct BackendOptions {
   /// Cap that the allocator itself enforces (PyTorch's memory fraction); 0: none, and for pinned
   /// memory of the host what this machine has available.
   std::uint64_t memory_limit_bytes = 0;
+  /// What `caching` and vmm_stitch ask in place of a device of their own, so that somebody can look
+  /// on; the others do without. It has to outlive the instance. Null: nobody does.
+  caching::Driver* device = nullptr;
 };
 
 /// Whose memory a backend hands out.

@@ -71,8 +71,11 @@ MemoryBlockState state_of(caching::BlockState state) {
 
 }  // namespace
 
-CachingBackend::CachingBackend(const caching::Settings& settings, std::uint64_t memory_limit_bytes)
-    : driver_(settings.release_lock_on_cudamalloc ? &mutex_ : nullptr) {
+CachingBackend::CachingBackend(const caching::Settings& settings, std::uint64_t memory_limit_bytes,
+                               caching::Driver* device)
+    : driver_(device != nullptr
+                  ? *device
+                  : own_driver_.emplace(settings.release_lock_on_cudamalloc ? &mutex_ : nullptr)) {
   // PyTorch's allocators are made under the same lock, which cudaMalloc may release.
   const std::lock_guard lock(mutex_);
   if (settings.backend == caching::PoolBackend::CudaMallocAsync) {
@@ -260,7 +263,8 @@ BackendEntry caching_entry(const caching::Rules& rules, std::string name) {
           .make = [&rules](const BackendOptions& options) -> std::unique_ptr<Backend> {
             const caching::StrictConfig config = caching::parse_strict(options.conf, rules);
             if (config.error) throw UsageError(*config.error);
-            return std::make_unique<CachingBackend>(config.settings, options.memory_limit_bytes);
+            return std::make_unique<CachingBackend>(config.settings, options.memory_limit_bytes,
+                                                    options.device);
           },
           .capabilities_with = capabilities_with};
 }

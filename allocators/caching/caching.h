@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,10 @@ class CachingBackend final : public Backend {
  public:
   // On the current device, which must stay the current one of every thread that calls.
   // memory_limit_bytes is PyTorch's memory fraction in bytes; 0: what the key
-  // per_process_memory_fraction says.
-  CachingBackend(const caching::Settings& settings, std::uint64_t memory_limit_bytes);
+  // per_process_memory_fraction says. `device`, where it is not null, is asked in place of an own
+  // one and has to outlive this.
+  CachingBackend(const caching::Settings& settings, std::uint64_t memory_limit_bytes,
+                 caching::Driver* device = nullptr);
 
   // The caller owns the block, which is usable on `stream` at once, and gives it back with
   // deallocate, on any thread. A block from the cache costs no device call; else cudaMalloc, and
@@ -69,7 +72,8 @@ class CachingBackend final : public Backend {
 
  private:
   mutable std::mutex mutex_;  // guards everything below
-  CudaDriver driver_;
+  std::optional<CudaDriver> own_driver_;
+  caching::Driver& driver_;
   // One of the two is there.
   std::unique_ptr<caching::CachingAllocator> native_;
   std::unique_ptr<caching::AsyncAllocator> async_;

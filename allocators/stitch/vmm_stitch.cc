@@ -31,7 +31,7 @@ std::unique_ptr<Backend> make(const BackendOptions& options) {
   VmmStitchConf conf = read_vmm_stitch_conf(options.conf);
   require_good_conf(conf.error);
   conf.ranges.limit_bytes = options.memory_limit_bytes;
-  return std::make_unique<VmmStitchBackend>(conf.ranges);
+  return std::make_unique<VmmStitchBackend>(conf.ranges, options.device);
 }
 
 }  // namespace
@@ -54,8 +54,8 @@ VmmStitchConf read_vmm_stitch_conf(std::string_view text) {
   return conf;
 }
 
-VmmStitchBackend::VmmStitchBackend(const stitch::RangesOptions& options)
-    : driver_(nullptr),
+VmmStitchBackend::VmmStitchBackend(const stitch::RangesOptions& options, caching::Driver* device)
+    : driver_(device != nullptr ? *device : own_driver_.emplace(nullptr)),
       ranges_(driver_, options),
       small_bytes_max_(std::min(kMiB, options.chunk_bytes / 2)) {}
 

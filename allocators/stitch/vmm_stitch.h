@@ -44,8 +44,10 @@ struct VmmStitchConf {
 
 class VmmStitchBackend final : public Backend {
  public:
-  // On the current device, which must stay the current one of every thread that calls.
-  explicit VmmStitchBackend(const stitch::RangesOptions& options);
+  // On the current device, which must stay the current one of every thread that calls. `device`,
+  // where it is not null, is asked in place of an own one and has to outlive this.
+  explicit VmmStitchBackend(const stitch::RangesOptions& options,
+                            caching::Driver* device = nullptr);
   VmmStitchBackend(const VmmStitchBackend&) = delete;
   VmmStitchBackend& operator=(const VmmStitchBackend&) = delete;
   // Waits for the device and gives back everything, live blocks too.
@@ -88,7 +90,8 @@ class VmmStitchBackend final : public Backend {
   [[nodiscard]] std::unordered_map<void*, Block>::iterator find(void* pointer);
 
   mutable std::mutex mutex_;  // guards everything below
-  CudaDriver driver_;
+  std::optional<CudaDriver> own_driver_;
+  caching::Driver& driver_;
   stitch::Ranges ranges_;
   std::uint64_t small_bytes_max_;
   std::map<caching::Stream, stitch::SmallHeap> small_heaps_;

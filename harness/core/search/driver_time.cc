@@ -5,19 +5,56 @@
 
 namespace allocmark {
 
+void StepSums::mark() {
+  if (in_step_ && step_calls_ > 0) {
+    steps_.add(step_ns_);
+    calls_.add(step_calls_);
+  }
+  in_step_ = true;
+  step_calls_ = 0;
+  total_ns_ += step_ns_;
+  step_ns_ = 0;
+}
+
+void StepSums::end_pass() {
+  in_step_ = true;
+  mark();
+}
+
+StepSums TapedSteps::sums(const DriverTape& tape) const {
+  StepSums sums;
+  std::size_t range = 0;
+  for (const Step& step : steps) {
+    std::uint64_t driver_ns = 0;
+    for (; range < step.range_end; ++range) {
+      for (std::size_t call = ranges[range].begin; call < ranges[range].end; ++call)
+        driver_ns += tape.took_ns(call);
+    }
+    sums.add(driver_ns, step.allocator_calls);
+    &step == &steps.back() ? sums.end_pass() : sums.mark();
+  }
+  return sums;
+}
+
 // Adds what the clock moved while it lives.
 class DriverTimeBackend::Span {
  public:
-  explicit Span(DriverTimeBackend& owner) : owner_(owner), begin_ns_(owner.clock_.modelled_ns) {
-    ++owner_.step_calls_;
+  explicit Span(DriverTimeBackend& owner)
+      : owner_(owner),
+        begin_ns_(owner.clock_.modelled_ns),
+        begin_call_(owner.taped_ == nullptr ? 0 : owner.tape_->call_count()) {}
+  ~Span() {
+    owner_.sums_.add(owner_.clock_.modelled_ns - begin_ns_, 1);
+    if (owner_.taped_ == nullptr || owner_.tape_->call_count() <= begin_call_) return;
+    owner_.taped_->ranges.push_back({.begin = begin_call_, .end = owner_.tape_->call_count()});
   }
-  ~Span() { owner_.step_ns_ += owner_.clock_.modelled_ns - begin_ns_; }
   Span(const Span&) = delete;
   Span& operator=(const Span&) = delete;
 
  private:
   DriverTimeBackend& owner_;
   std::uint64_t begin_ns_;
+  std::size_t begin_call_;
 };
 
 AllocateResult DriverTimeBackend::allocate(std::uint64_t size_bytes, cudaStream_t stream) {
@@ -40,23 +77,21 @@ void DriverTimeBackend::trim() {
   ForwardingBackend::trim();
 }
 
+void DriverTimeBackend::note_step() {
+  if (taped_ == nullptr) return;
+  taped_->steps.push_back(
+      {.range_end = taped_->ranges.size(), .allocator_calls = sums_.step_calls()});
+}
+
 void DriverTimeBackend::mark() {
-  if (in_step_ && step_calls_ > 0) {
-    steps_.add(step_ns_);
-    calls_.add(step_calls_);
-  }
-  in_step_ = true;
-  step_calls_ = 0;
-  total_ns_ += step_ns_;
-  step_ns_ = 0;
+  note_step();
+  sums_.mark();
 }
 
 void DriverTimeBackend::end_pass() {
-  in_step_ = true;
-  mark();
+  note_step();
+  sums_.end_pass();
 }
-
-double DriverTimeBackend::step_ns_median() const { return static_cast<double>(steps_.median()); }
 
 void run_by_steps(std::span<const ReplayStep> steps, Replayer* replayer,
                   DriverTimeBackend* backend) {

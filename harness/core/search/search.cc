@@ -9,6 +9,7 @@
 
 #include "allocators/backend/backend.h"
 #include "allocators/cuda/cuda_check.h"
+#include "allocators/cuda/cuda_driver.h"
 #include "allocators/registry.h"
 #include "base/error.h"
 #include "harness/core/replay/assumed_work.h"
@@ -20,6 +21,7 @@
 #include "harness/core/replay/replay.h"
 #include "harness/core/replay/simcu_api.h"
 #include "harness/core/search/capacities.h"
+#include "harness/core/search/driver_tape.h"
 #include "harness/core/search/driver_time.h"
 #include "harness/core/search/open_job.h"
 #include "harness/job/child_process.h"
@@ -30,6 +32,22 @@ namespace {
 
 Ballast hold_back(std::uint64_t capacity_bytes, std::uint64_t usable_bytes) {
   return capacity_bytes == usable_bytes ? Ballast() : Ballast(capacity_bytes);
+}
+
+// Whether the event is for the allocator alone, and the device learns of it by nothing else.
+bool is_for_allocator(EventKind kind) {
+  switch (kind) {
+    case EventKind::Kernel:
+    case EventKind::Busy:
+    case EventKind::Sync:
+    case EventKind::Host:
+    case EventKind::HostAlloc:
+    case EventKind::HostFree:
+    case EventKind::HostRecord:
+      return false;
+    default:
+      return true;
+  }
 }
 
 class Search {
@@ -50,16 +68,32 @@ class Search {
  private:
   struct Pass {
     std::uint64_t oom_count = 0;
-    SettledRange range;  // of capacities with which the same would have happened
-    double driver_ns_per_step = 0, calls_per_step = 0, driver_ns = 0;
+    SettledRange range = {};  // of capacities with which the same would have happened
+    StepSums sums = {};
+  };
+  // A pass whose allocator asks its device through a tape.
+  struct Taped {
+    std::uint64_t before_bytes = 0;  // in use when it began
+    std::optional<CudaDriver> device = std::nullopt;
+    std::optional<DriverTape> tape = std::nullopt;
+    TapedSteps steps = {};
+    std::size_t steps_end = 0;  // calls behind this one give back what is live
+    bool answers = false;       // the device has seen some of its calls already
+    bool has_waited = false;    // and waited, behind all steps
   };
 
   void check() const;
   void search_setting(SettingFacts* facts);
   void add_capacity_facts(SettingFacts* facts);
   void add_least(SettingFacts* facts);
-  [[nodiscard]] std::unique_ptr<Backend> make_backend(const std::string& conf) const;
-  [[nodiscard]] Pass run_pass(const std::string& conf, OomPolicy on_oom, std::uint64_t kernel_ns);
+  [[nodiscard]] std::unique_ptr<Backend> make_backend(const std::string& conf,
+                                                      caching::Driver* device) const;
+  [[nodiscard]] Pass run_pass(const std::string& conf, OomPolicy on_oom, std::uint64_t kernel_ns,
+                              Taped* taped = nullptr);
+  [[nodiscard]] Pass run_twice(const std::string& conf);
+  [[nodiscard]] Pass run_again(const std::string& conf, const Pass& first, Taped* taped);
+  [[nodiscard]] std::uint64_t begin_pass() const;
+  [[nodiscard]] SettledRange end_pass(std::uint64_t before_bytes) const;
   // Of the kernel after every request, which is assumed where the job tells of none; 0: none is.
   [[nodiscard]] std::uint64_t assumed_for(const std::string& conf) const {
     return assumed_kernel_ns(trace_, spec_.workload, spec_.allocator, conf);
@@ -72,6 +106,7 @@ class Search {
   PreparedTrace trace_;
   std::optional<StreamSet> streams_;
   std::unique_ptr<DeviceWork> work_;
+  bool all_for_allocator_ = false;  // every event
   SearchResult result_;
 };
 
@@ -101,6 +136,13 @@ SearchResult Search::run() {
   result_.pytorch = trace_.header().pytorch;
   result_.forbids = trace_.header().forbids;
   result_.capacity_bytes = result_.usable_bytes;
+  all_for_allocator_ = trace_.jobs().empty() && trace_.is_kept();
+  if (all_for_allocator_) {
+    trace_.for_each_step_batch([&](const TraceBatch& batch) {
+      all_for_allocator_ = std::ranges::all_of(batch.steps, is_for_allocator, &ReplayStep::kind);
+      return all_for_allocator_;
+    });
+  }
   const Capacity capacity = parse_capacity(spec_.capacity);
   if (!capacity.unlimited()) {
     result_.capacity_bytes = capacity.resolve_bytes(facts.requested_bytes_peak);
@@ -139,8 +181,13 @@ void Search::search_setting(SettingFacts* facts) {
 void Search::add_capacity_facts(SettingFacts* facts) {
   const Ballast ballast = hold_back(result_.capacity_bytes, result_.usable_bytes);
   const std::uint64_t kernel_ns = assumed_for(facts->conf);
-  (void)run_pass(facts->conf, OomPolicy::Skip, kernel_ns);
-  Pass pass = run_pass(facts->conf, OomPolicy::Skip, kernel_ns);
+  Pass pass;
+  if (kernel_ns == 0 && all_for_allocator_) {
+    pass = run_twice(facts->conf);
+  } else {
+    (void)run_pass(facts->conf, OomPolicy::Skip, kernel_ns);
+    pass = run_pass(facts->conf, OomPolicy::Skip, kernel_ns);
+  }
   facts->oom_count = pass.oom_count;
   facts->peak_bytes = pass.range.low_bytes;
   if (kernel_ns > 0) {
@@ -148,9 +195,9 @@ void Search::add_capacity_facts(SettingFacts* facts) {
     facts->idle_oom_count = pass.oom_count;
     ++facts->pass_count;
   }
-  facts->driver_ns_per_step = pass.driver_ns_per_step;
-  facts->calls_per_step = pass.calls_per_step;
-  facts->driver_ns = pass.driver_ns;
+  facts->driver_ns_per_step = pass.sums.step_ns_median();
+  facts->calls_per_step = pass.sums.step_calls_median();
+  facts->driver_ns = pass.sums.total_ns();
   facts->pass_count += 2;
 }
 
@@ -175,19 +222,37 @@ void Search::add_least(SettingFacts* facts) {
 }
 
 // An instance for each process of the job.
-std::unique_ptr<Backend> Search::make_backend(const std::string& conf) const {
-  if (trace_.jobs().empty()) return entry_.make({.conf = conf});
+std::unique_ptr<Backend> Search::make_backend(const std::string& conf,
+                                              caching::Driver* device) const {
+  if (trace_.jobs().empty()) return entry_.make({.conf = conf, .device = device});
   return std::make_unique<ProcessBackends>(entry_, BackendOptions{.conf = conf}, trace_.jobs(),
                                            streams_->all());
 }
 
-Search::Pass Search::run_pass(const std::string& conf, OomPolicy on_oom, std::uint64_t kernel_ns) {
-  std::uint64_t used_bytes_max = 0;
-  std::uint64_t refused_bytes_min = 0;
+// Bytes in use as a pass begins.
+std::uint64_t Search::begin_pass() const {
+  std::uint64_t used_bytes_max = 0, refused_bytes_min = 0;
   simcu_.take_memory_extremes(&used_bytes_max, &refused_bytes_min);
-  const std::uint64_t before_bytes = simcu_.used_bytes();
-  std::unique_ptr<Backend> inner = make_backend(conf);
-  DriverTimeBackend backend(*inner, *simcu_.thread_clock());
+  return simcu_.used_bytes();
+}
+
+SettledRange Search::end_pass(std::uint64_t before_bytes) const {
+  std::uint64_t used_bytes_max = 0, refused_bytes_min = 0;
+  simcu_.take_memory_extremes(&used_bytes_max, &refused_bytes_min);
+  const bool refused = refused_bytes_min != ~std::uint64_t{0};
+  return {.low_bytes = used_bytes_max - before_bytes,
+          .high_bytes = refused ? refused_bytes_min - before_bytes : refused_bytes_min};
+}
+
+Search::Pass Search::run_pass(const std::string& conf, OomPolicy on_oom, std::uint64_t kernel_ns,
+                              Taped* taped) {
+  const bool answers = taped != nullptr && taped->answers;
+  const std::uint64_t before_bytes = answers ? taped->before_bytes : begin_pass();
+  DriverTape* const tape = taped == nullptr ? nullptr : &*taped->tape;
+  std::unique_ptr<Backend> inner = make_backend(conf, tape);
+  DriverTimeBackend backend =
+      tape == nullptr ? DriverTimeBackend(*inner, *simcu_.thread_clock())
+                      : DriverTimeBackend(*inner, *tape, answers ? nullptr : &taped->steps);
   Replayer replayer({.backend = &backend,
                      .processes = dynamic_cast<ProcessBackends*>(inner.get()),
                      .work = work_.get(),
@@ -199,18 +264,45 @@ Search::Pass Search::run_pass(const std::string& conf, OomPolicy on_oom, std::ui
     run_by_steps(batch.steps, &replayer, &backend);
     return !replayer.counts().stopped;
   });
-  work_->synchronize();
+  if (taped != nullptr && !answers) taped->steps_end = tape->call_count();
+  if (taped == nullptr || !taped->has_waited) work_->synchronize();
   backend.end_pass();
   replayer.release_live();
   inner.reset();
-  simcu_.take_memory_extremes(&used_bytes_max, &refused_bytes_min);
-  const bool refused = refused_bytes_min != ~std::uint64_t{0};
   return {.oom_count = replayer.counts().oom_count,
-          .range = {.low_bytes = used_bytes_max - before_bytes,
-                    .high_bytes = refused ? refused_bytes_min - before_bytes : refused_bytes_min},
-          .driver_ns_per_step = backend.step_ns_median(),
-          .calls_per_step = backend.step_calls_median(),
-          .driver_ns = backend.total_ns()};
+          .range = end_pass(before_bytes),
+          .sums = backend.sums()};
+}
+
+// The second of two passes.
+Search::Pass Search::run_twice(const std::string& conf) {
+  Taped taped;
+  taped.device.emplace(nullptr);
+  taped.tape.emplace(*taped.device, *simcu_.thread_clock());
+  const Pass first = run_pass(conf, OomPolicy::Skip, 0, &taped);
+  if (!taped.tape->is_whole()) return run_pass(conf, OomPolicy::Skip, 0);
+  return run_again(conf, first, &taped);
+}
+
+// The pass once more: without its allocator, as long as the device's answers are the same.
+Search::Pass Search::run_again(const std::string& conf, const Pass& first, Taped* taped) {
+  taped->before_bytes = begin_pass();
+  taped->device.emplace(nullptr);
+  DriverTape& tape = *taped->tape;
+  bool is_same = tape.make_again(*taped->device, taped->steps_end);
+  if (is_same) {
+    work_->synchronize();
+    taped->has_waited = true;
+    is_same = tape.make_again(*taped->device, tape.call_count());
+  }
+  if (is_same) {
+    return {.oom_count = first.oom_count,
+            .range = end_pass(taped->before_bytes),
+            .sums = taped->steps.sums(tape)};
+  }
+  tape.answer_from_tape(*taped->device);
+  taped->answers = true;
+  return run_pass(conf, OomPolicy::Skip, 0, taped);
 }
 
 }  // namespace
