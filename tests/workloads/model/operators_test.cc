@@ -64,6 +64,26 @@ TEST_CASE("timm's ViT projects to query, key and value at once") {
   CHECK(joint.size() < whole.size());
 }
 
+// The last number of rows is what PyTorch 2.11's own code did on a simulated H200.
+TEST_CASE("a small table's gradient is added at once up to PyTorch's number of rows") {
+  // Pieces: one in ten of the tokens, and one a row.
+  const auto has_sums = [](const std::string& model, std::uint64_t tokens, std::uint64_t rows,
+                           std::uint64_t width) {
+    const std::vector<std::uint64_t> sizes =
+        sizes_of("train:" + model + ",layers=1,steps=1,precision=bf16,seq=1024,batch=" +
+                 std::to_string(tokens / 1024) + ",vocabulary=" + std::to_string(rows));
+    return std::count(sizes.begin(), sizes.end(), (tokens / 10 + rows) * width * 4) > 0;
+  };
+  CHECK_FALSE(has_sums("qwen2.5-0.5b", 4096, 136, 896));
+  CHECK(has_sums("qwen2.5-0.5b", 4096, 137, 896));
+  CHECK_FALSE(has_sums("qwen2.5-0.5b", 16384, 527, 896));
+  CHECK(has_sums("qwen2.5-0.5b", 16384, 528, 896));
+  CHECK_FALSE(has_sums("qwen3-8b", 16384, 109, 4096));
+  CHECK(has_sums("qwen3-8b", 16384, 110, 4096));
+  CHECK_FALSE(has_sums("qwen3-8b", 61440, 131, 4096));
+  CHECK(has_sums("qwen3-8b", 61440, 132, 4096));
+}
+
 TEST_CASE("answers are as long as they were given, batch by batch") {
   // Each new token makes a longer cache of keys and values per layer; the prompt's pass the first.
   const auto caches_of = [](const std::string& keys) {

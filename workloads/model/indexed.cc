@@ -1,0 +1,124 @@
+// Operators that read or add to rows by their numbers: embeddings, and index_put_ that accumulates.
+#include <algorithm>
+#include <bit>
+
+#include "workloads/model/functions.h"
+
+namespace allocmark {
+namespace {
+
+// CUB's radix sort of so many pairs, eight bits at a time: keys and values once more where one pass
+// is not enough, 1 KiB per tile of 4608, and bins and counters of each pass.
+std::uint64_t sort_scratch_bytes(std::uint64_t count, std::uint64_t pass_count) {
+  const std::uint64_t keys_bytes = pass_count > 1 ? (count * 8 + 255) / 256 * 256 : 0;
+  return keys_bytes * 2 + (count + 4607) / 4608 * 1024 + pass_count * 2048 + 511;
+}
+
+// An embedding's indexes are sorted by all of their bits.
+constexpr std::uint64_t kAllBitsPasses = 8;
+
+// Whether PyTorch adds pieces to the table at once: blocks of threads for its rows alone would
+// leave the GPU idle, and there are many pieces to each. Found with PyTorch 2.11's code: the last
+// such number of rows in 48 set-ups, all of 132 multiprocessors (H100 and H200).
+bool is_added_at_once(std::uint64_t row_count, std::uint64_t piece_count, std::uint64_t width) {
+  constexpr std::uint64_t kWarp = 32;
+  constexpr std::uint64_t kThreadsMax = 1024;
+  constexpr std::uint64_t kBlocksWanted = 4 * 132;
+  const std::uint64_t row_threads = (width + kWarp - 1) / kWarp * kWarp;
+  const std::uint64_t block_threads = std::min(row_threads, kThreadsMax);
+  const std::uint64_t blocks = (row_count * row_threads + block_threads - 1) / block_threads;
+  return blocks < kBlocksWanted && piece_count > 4 * blocks;
+}
+
+// sizes: bytes of the table, indexes, bytes of a row in four bytes per element, rows of the table,
+// whether the indexes were expanded, bytes of a gradient that has to be copied first.
+void embedding_backward(Tape& tape, Node& node, Backprop& b) {
+  const std::uint64_t count = node.sizes[1];
+  const auto scratch = [&tape](std::uint64_t size_bytes) {
+    return tape.allocate(size_bytes, TensorKind::Workspace);
+  };
+  // CUB's decoupled look-back: 16 bytes per tile of 4608.
+  const auto look_back = [&scratch](std::uint64_t items) {
+    const std::uint64_t states_bytes = (32 + (items + 4607) / 4608) * 16;
+    static_cast<void>(scratch((states_bytes + 255) / 256 * 256 + 511));
+  };
+  Tensor rows;
+  if (node.sizes[5] > 0) rows = tape.gradient(node.sizes[5]);
+  // Up to 3072 indexes are added one by one; more are sorted, and equal ones summed in pieces of
+  // ten rows before they meet.
+  Tensor contiguous;  // of indexes that were expanded over the batch
+  if (node.sizes[4] == 1) contiguous = scratch(count * 8);
+  if (count <= 3072) {
+    b.out[0].tensor = tape.gradient(node.sizes[0]);
+    return;
+  }
+  const Tensor sorted = scratch(count * 8);
+  const Tensor original = scratch(count * 8);
+  {
+    const Tensor range = scratch(count * 8);
+    const Tensor sorting = scratch(sort_scratch_bytes(count, kAllBitsPasses));
+  }
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+  const Tensor offsets = scratch(count * 8);
+  const Tensor segment_count = scratch(8);
+  {
+    const Tensor range = scratch(count * 8);
+    look_back(count);
+  }
+  const std::uint64_t segments_max = std::min(count, node.sizes[3]);
+  const Tensor pieces = scratch(segments_max * 8);
+  const Tensor piece_offsets = scratch(segments_max * 8);
+  look_back(segments_max);
+  const Tensor piece_count = scratch(8);
+  const std::uint64_t pieces_max = count / 10 + segments_max;
+  const Tensor starts = scratch(pieces_max * 8);
+  const bool is_short =
+      is_added_at_once(std::min(count, node.sizes[3]), pieces_max, node.sizes[2] / 4);
+  const Tensor sums = scratch(pieces_max * (is_short ? 8 : node.sizes[2]));
+  if (is_short && node.sizes[0] < node.sizes[2] * node.sizes[3]) {
+    static_cast<void>(scratch(node.sizes[2] * node.sizes[3]));
+  }
+}
+
+}  // namespace
+
+Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count, std::size_t weight,
+              std::uint64_t hidden, bool is_permuted) {
+  const Var table = tape.parameter(weight);
+  Node* node = tape.record(embedding_backward, {&table});
+  if (node != nullptr)
+    node->sizes = {table.size_bytes(),
+                   index_count,
+                   hidden * 4,
+                   table.count / hidden,
+                   indexes.size_bytes() < index_count * 8 ? 1u : 0u,
+                   is_permuted ? index_count * hidden * table.width : 0u};
+  tape.save(node, 0, indexes);
+  Var out = tape.make(index_count * hidden, table.width);
+  tape.attach(node, &out);
+  return out;
+}
+
+void put_accumulated(Tape& tape, const PutSizes& sizes) {
+  const std::uint64_t index_count = sizes.index_count;
+  const auto scratch = [&tape](std::uint64_t size_bytes) {
+    return tape.allocate(size_bytes, TensorKind::Workspace);
+  };
+  Tensor wrapped = scratch(index_count * 8);
+  const Tensor joined = scratch(index_count * 8);
+  wrapped.reset();
+  for (std::uint64_t i = 1; i < sizes.dimension_count; ++i) {
+    wrapped = scratch(index_count * 8);
+    const Tensor scaled = scratch(index_count * 8);
+    wrapped.reset();
+  }
+  const Tensor sorted = scratch(index_count * 8);
+  const Tensor original = scratch(index_count * 8);
+  const Tensor range = scratch(index_count * 8);
+  // So few are sorted by one block, in its own memory; more by the bits that row numbers have.
+  const std::uint64_t bits = std::bit_width(std::max<std::uint64_t>(sizes.row_count, 2) - 1);
+  static_cast<void>(
+      scratch(index_count <= 3072 ? 1 : sort_scratch_bytes(index_count, (bits + 7) / 8)));
+}
+
+}  // namespace allocmark
