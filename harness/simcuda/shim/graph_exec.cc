@@ -1,4 +1,5 @@
 // Executable graphs, and the device's memory of graphs, as both APIs ask for them (graph_api.h).
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -45,6 +46,35 @@ cudaError_t instantiate(ThreadState& thread, cudaGraphExec_t* exec, cudaGraph_t 
   return cudaSuccess;
 }
 
+// Fills go on with another value, elsewhere, and rows with another length. On another device they
+// do not, by CUDA's manual.
+bool fill_may_follow(const CUDA_MEMSET_NODE_PARAMS& before, const CUDA_MEMSET_NODE_PARAMS& after) {
+  const auto rows = [](const CUDA_MEMSET_NODE_PARAMS& fill) {
+    return std::max<std::size_t>(fill.height, 1);
+  };
+  const SimulatedDevice* const old_device = device_of_address(before.dst);
+  const SimulatedDevice* const device = device_of_address(after.dst);
+  return rows(before) == rows(after) &&
+         (rows(after) == 1 || (before.width == after.width && before.pitch == after.pitch &&
+                               before.elementSize == after.elementSize)) &&
+         (old_device == nullptr || device == nullptr || old_device == device);
+}
+
+cudaGraphExecUpdateResult compare(const GraphPlan& old_plan, const GraphPlan& new_plan);
+
+// How the work of a node of one type may change in what was instantiated, as an H200 answered
+// (driver 580.159.04) where nothing else is said.
+cudaGraphExecUpdateResult compare(const NodeWork& before, const NodeWork& after) {
+  if (after.child != nullptr) return compare(*before.child, *after.child);
+  bool is_alike = true;
+  if (const auto* const copy = std::get_if<CUDA_MEMCPY3D>(&after.parameters)) {
+    is_alike = copy_may_follow(std::get<CUDA_MEMCPY3D>(before.parameters), *copy);
+  } else if (const auto* const fill = std::get_if<CUDA_MEMSET_NODE_PARAMS>(&after.parameters)) {
+    is_alike = fill_may_follow(std::get<CUDA_MEMSET_NODE_PARAMS>(before.parameters), *fill);
+  }
+  return is_alike ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorParametersChanged;
+}
+
 // Where the two differ, as cudaGraphExecUpdate says it; success where they do not.
 cudaGraphExecUpdateResult compare(const GraphPlan& old_plan, const GraphPlan& new_plan) {
   if (old_plan.has_memory_nodes || new_plan.has_memory_nodes) {
@@ -58,6 +88,7 @@ cudaGraphExecUpdateResult compare(const GraphPlan& old_plan, const GraphPlan& ne
     const PlannedNode& after = new_plan.nodes[i];
     if (before.dependencies != after.dependencies) return cudaGraphExecUpdateErrorTopologyChanged;
     if (before.work->type != after.work->type) return cudaGraphExecUpdateErrorNodeTypeChanged;
+    if (const auto result = compare(*before.work, *after.work)) return result;
   }
   return cudaGraphExecUpdateSuccess;
 }
@@ -86,23 +117,6 @@ std::shared_ptr<const GraphPlan> with_work(const GraphPlan& plan, std::uint64_t 
     }
   }
   return changed;
-}
-
-// By CUDA's manual only rows change, on the devices where they were, and children keep their shape.
-bool may_follow(const NodeWork& before, const NodeWork& after) {
-  if (after.child != nullptr) {
-    return compare(*before.child, *after.child) == cudaGraphExecUpdateSuccess;
-  }
-  if (const auto* const copy = std::get_if<CUDA_MEMCPY3D>(&after.parameters)) {
-    const auto& old = std::get<CUDA_MEMCPY3D>(before.parameters);
-    return is_row(old) && is_row(*copy) && has_same_places(old, *copy);
-  }
-  if (const auto* const fill = std::get_if<CUDA_MEMSET_NODE_PARAMS>(&after.parameters)) {
-    const auto& old = std::get<CUDA_MEMSET_NODE_PARAMS>(before.parameters);
-    return old.height <= 1 && fill->height <= 1 &&
-           device_of_address(old.dst) == device_of_address(fill->dst);
-  }
-  return true;
 }
 
 std::uint64_t attribute_of(const GraphUsage& usage, int attribute) {
@@ -215,8 +229,9 @@ cudaError_t api_exec_set_work(ThreadState& thread, cudaGraphExec_t exec, cudaGra
   if (found == nullptr || named == nullptr) return cudaErrorInvalidValue;
   if (made.error != cudaSuccess) return made.error;
   const NodeWork* const before = find_work(*found->plan, named->number);
-  if (before == nullptr || before->type != made.work.type || !may_follow(*before, made.work)) {
-    return cudaErrorInvalidValue;
+  if (before == nullptr || before->type != made.work.type) return cudaErrorInvalidValue;
+  if (compare(*before, made.work) != cudaGraphExecUpdateSuccess) {
+    return made.work.child != nullptr ? cudaErrorGraphExecUpdateFailure : cudaErrorInvalidValue;
   }
   if (found->plan->device != current_device(thread)) {
     return explain(thread, cudaErrorNotSupported,

@@ -52,6 +52,7 @@ bool is_managed_kind(int allocation_type) {
 bool is_place(const PoolIdentity& place) {
   switch (place.location_type) {
     case cudaMemLocationTypeHost:
+    case cudaMemLocationTypeHostNumaCurrent:
       return true;
     case cudaMemLocationTypeHostNuma:
       return is_numa_node(place.location_id);

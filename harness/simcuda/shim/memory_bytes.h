@@ -31,6 +31,8 @@ struct CopyShape {
   std::size_t from_pitch_bytes = 0;
   std::size_t width_bytes = 0;
   std::size_t row_count = 1;
+
+  bool operator==(const CopyShape&) const = default;
 };
 [[nodiscard]] inline std::size_t span_bytes(std::size_t pitch_bytes, const CopyShape& shape) {
   return pitch_bytes * (shape.row_count - 1) + shape.width_bytes;

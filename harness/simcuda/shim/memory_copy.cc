@@ -27,20 +27,23 @@ cudaError_t missing_memory(ThreadState& thread) {
 }
 
 // How the driver's structures say it.
-CUDA_MEMCPY3D told_copy(void* to, const void* from, const CopyShape& shape) {
+CUDA_MEMCPY3D told_copy(void* to, const void* from, const CopyShape& shape, cudaMemcpyKind kind) {
+  const auto type_of = [&](const void* pointer) {
+    return kind == cudaMemcpyDefault                       ? CU_MEMORYTYPE_UNIFIED
+           : device_of_address(number(pointer)) == nullptr ? CU_MEMORYTYPE_HOST
+                                                           : CU_MEMORYTYPE_DEVICE;
+  };
   CUDA_MEMCPY3D told{};
-  if (device_of_address(number(from)) == nullptr) {
-    told.srcMemoryType = CU_MEMORYTYPE_HOST;
+  told.srcMemoryType = type_of(from);
+  told.dstMemoryType = type_of(to);
+  if (told.srcMemoryType == CU_MEMORYTYPE_HOST) {
     told.srcHost = from;
   } else {
-    told.srcMemoryType = CU_MEMORYTYPE_DEVICE;
     told.srcDevice = number(from);
   }
-  if (device_of_address(number(to)) == nullptr) {
-    told.dstMemoryType = CU_MEMORYTYPE_HOST;
+  if (told.dstMemoryType == CU_MEMORYTYPE_HOST) {
     told.dstHost = to;
   } else {
-    told.dstMemoryType = CU_MEMORYTYPE_DEVICE;
     told.dstDevice = number(to);
   }
   told.srcPitch = shape.from_pitch_bytes;
@@ -93,7 +96,7 @@ MadeWork copy_work(void* to_pointer, const void* from_pointer, CopyShape shape,
   return {.work = {.kind = NodeKind::Work,
                    .type = cudaGraphNodeTypeMemcpy,
                    .run = run,
-                   .parameters = told_copy(to_pointer, from_pointer, shape)}};
+                   .parameters = told_copy(to_pointer, from_pointer, shape, kind)}};
 }
 
 cudaError_t copy_memory(ThreadState& thread, void* to_pointer, const void* from_pointer,

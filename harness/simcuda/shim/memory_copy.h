@@ -29,9 +29,9 @@ enum class Wait : std::uint8_t { ForCopy, No };
 // Slices of rows; NotSupported where it concerns arrays.
 [[nodiscard]] cudaError_t copy_box(ThreadState& thread, const CUDA_MEMCPY3D* what,
                                    cudaStream_t stream, Wait wait);
-// Whether it is one row, and whether both read and write the same devices or the host.
-[[nodiscard]] bool is_row(const CUDA_MEMCPY3D& what);
-[[nodiscard]] bool has_same_places(const CUDA_MEMCPY3D& one, const CUDA_MEMCPY3D& other);
+// Whether a node that was instantiated may do the other one instead: a row from and to the same
+// kinds of memory and the same devices, or the same box.
+[[nodiscard]] bool copy_may_follow(const CUDA_MEMCPY3D& before, const CUDA_MEMCPY3D& after);
 
 // One row.
 [[nodiscard]] inline CopyShape line(std::size_t size_bytes) {

@@ -71,6 +71,8 @@ struct Box {
   std::size_t to_slice_bytes = 0;
   std::size_t from_slice_bytes = 0;
   cudaMemcpyKind kind = cudaMemcpyDefault;
+
+  bool operator==(const Box&) const = default;
 };
 
 // Empty where it concerns arrays.
@@ -162,14 +164,19 @@ MadeWork copy_work(ThreadState& thread, const CUDA_MEMCPY3D& what) {
   return made;
 }
 
-bool is_row(const CUDA_MEMCPY3D& what) { return what.Height <= 1 && what.Depth <= 1; }
-
-bool has_same_places(const CUDA_MEMCPY3D& one, const CUDA_MEMCPY3D& other) {
-  const std::optional<Box> left = box_of(one);
-  const std::optional<Box> right = box_of(other);
-  return left && right &&
-         device_of_address(number(left->to)) == device_of_address(number(right->to)) &&
-         device_of_address(number(left->from)) == device_of_address(number(right->from));
+bool copy_may_follow(const CUDA_MEMCPY3D& before, const CUDA_MEMCPY3D& after) {
+  const std::optional<Box> old = box_of(before);
+  const std::optional<Box> now = box_of(after);
+  if (!old || !now || before.srcMemoryType != after.srcMemoryType ||
+      before.dstMemoryType != after.dstMemoryType) {
+    return false;
+  }
+  const auto is_row = [](const CUDA_MEMCPY3D& copy) { return copy.Height <= 1 && copy.Depth <= 1; };
+  if (is_row(before) && is_row(after)) {
+    return device_of_address(number(old->to)) == device_of_address(number(now->to)) &&
+           device_of_address(number(old->from)) == device_of_address(number(now->from));
+  }
+  return *old == *now;
 }
 
 // ---- copies

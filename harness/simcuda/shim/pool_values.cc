@@ -55,6 +55,9 @@ std::optional<cudaMemLocation> pool_place(const cudaMemLocation& location, int a
     case cudaMemLocationTypeHost:
     case cudaMemLocationTypeHostNuma:
       return location;
+    case cudaMemLocationTypeHostNumaCurrent:  // for managed memory alone
+      if (allocation_type == cudaMemAllocationTypePinned) return std::nullopt;
+      return location;
     case kDeviceLocalityDomain:
       if (allocation_type != cudaMemAllocationTypePinned || (location.id >> 8 & 0xFF) != 0)
         return std::nullopt;

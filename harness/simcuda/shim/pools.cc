@@ -207,6 +207,7 @@ cudaError_t current_pool(ThreadState& thread, cudaMemPool_t* pool, int index) {
 cudaError_t pool_of_location(ThreadState& thread, cudaMemPool_t* pool,
                              const cudaMemLocation* location, int allocation_type, PoolRole role) {
   if (pool == nullptr || location == nullptr) return cudaErrorInvalidValue;
+  if (location->type == cudaMemLocationTypeHostNumaCurrent) return cudaErrorNotSupported;
   const std::optional<cudaMemLocation> place = pool_place(*location, allocation_type);
   if (!place) return cudaErrorInvalidValue;
   if (is_host_pool(allocation_type, place->type)) {
@@ -216,7 +217,8 @@ cudaError_t pool_of_location(ThreadState& thread, cudaMemPool_t* pool,
                                .location_id = place->id},
                               role);
   }
-  if (allocation_type != cudaMemAllocationTypePinned || place->type != cudaMemLocationTypeDevice) {
+  if (allocation_type != cudaMemAllocationTypePinned || place->type != cudaMemLocationTypeDevice ||
+      device_at(place->id) == nullptr) {
     return cudaErrorInvalidValue;
   }
   return role == PoolRole::Default ? default_pool(thread, pool, place->id)

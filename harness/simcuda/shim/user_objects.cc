@@ -19,17 +19,24 @@ struct UserObjects {
   HandleArena<SimUserObject> arena;
   std::vector<SimUserObject*> spare;
   std::vector<std::pair<cudaHostFn_t, void*>> ended;  // destructors that are to be called
+  std::uint64_t newest_number = 0;
 
   SimUserObject* find(cudaUserObject_t handle) {
     SimUserObject* const object = arena.find(handle);
-    return object != nullptr && object->live ? object : nullptr;
+    return object != nullptr && object->number != 0 ? object : nullptr;
   }
-  void release(SimUserObject& object, std::uint64_t count) {
+  void release(SimUserObject& object, std::int64_t count) {
     object.reference_count -= count;
     if (object.reference_count != 0) return;
     ended.emplace_back(object.destroy, object.pointer);
     object = {};
     spare.push_back(&object);
+  }
+  // Adds so many references, or takes them, for each one that is held.
+  void change(const UserReferences& references, int sign) {
+    for (const auto& [number, held] : references) {
+      if (held.object->number == number) release(*held.object, -sign * held.count);
+    }
   }
 };
 UserObjects& user_objects() { return made_once<UserObjects>(); }
@@ -53,7 +60,10 @@ cudaError_t create(cudaUserObject_t* result, void* pointer, cudaHostFn_t destroy
     all.spare.pop_back();
   }
   if (object == nullptr) return cudaErrorMemoryAllocation;
-  *object = {.live = true, .reference_count = count, .destroy = destroy, .pointer = pointer};
+  *object = {.number = ++all.newest_number,
+             .reference_count = count,
+             .destroy = destroy,
+             .pointer = pointer};
   *result = reinterpret_cast<cudaUserObject_t>(object);
   return cudaSuccess;
 }
@@ -72,9 +82,7 @@ cudaError_t give_back(cudaUserObject_t handle, unsigned count) {
     UserObjects& all = user_objects();
     const std::lock_guard lock(all.mutex);
     SimUserObject* const object = all.find(handle);
-    if (object == nullptr || !is_count(count) || count > object->reference_count) {
-      return cudaErrorInvalidValue;
-    }
+    if (object == nullptr || !is_count(count)) return cudaErrorInvalidValue;
     all.release(*object, count);
   }
   run_destructors();
@@ -93,7 +101,8 @@ cudaError_t retain_in_graph(cudaGraph_t graph, cudaUserObject_t handle, unsigned
     return cudaErrorInvalidValue;
   }
   if (flags == 0) object->reference_count += count;
-  found->user_objects[object] += count;
+  HeldReferences& held = found->user_objects[object->number];
+  held = {.object = object, .count = held.count + count};
   return cudaSuccess;
 }
 
@@ -105,10 +114,9 @@ cudaError_t release_from_graph(cudaGraph_t graph, cudaUserObject_t handle, unsig
     const std::lock_guard lock(all.mutex);
     SimUserObject* const object = all.find(handle);
     if (found == nullptr || object == nullptr || !is_count(count)) return cudaErrorInvalidValue;
-    const auto held = found->user_objects.find(object);
-    if (held == found->user_objects.end() || held->second < count) return cudaErrorInvalidValue;
-    held->second -= count;
-    if (held->second == 0) found->user_objects.erase(held);
+    HeldReferences& held = found->user_objects[object->number];
+    held = {.object = object, .count = held.count - count};
+    if (held.count == 0) found->user_objects.erase(object->number);
     all.release(*object, count);
   }
   run_destructors();
@@ -119,13 +127,12 @@ cudaError_t release_from_graph(cudaGraph_t graph, cudaUserObject_t handle, unsig
 
 void retain_all(const UserReferences& references) {
   const std::lock_guard lock(user_objects().mutex);
-  for (const auto& [object, count] : references) object->reference_count += count;
+  user_objects().change(references, 1);
 }
 
 void release_all(const UserReferences& references) {
-  UserObjects& all = user_objects();
-  const std::lock_guard lock(all.mutex);
-  for (const auto& [object, count] : references) all.release(*object, count);
+  const std::lock_guard lock(user_objects().mutex);
+  user_objects().change(references, -1);
 }
 
 void run_destructors() {

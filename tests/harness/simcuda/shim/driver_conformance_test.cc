@@ -295,8 +295,6 @@ TEST_CASE("the driver's streams, events and pools are the runtime's") {
   CHECK(cuMemPoolGetAttribute_found(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used_bytes) ==
         CUDA_SUCCESS);
   CHECK(used_bytes == 0);
-  // Driver 580.159.04 of an H200 ended here by SIGSEGV, in three of three runs that came to this
-  // case while the free was under way.
   CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
   CHECK(cuMemPoolDestroy_found(pool) == CUDA_SUCCESS);
   CHECK(cuEventDestroy_found(event) == CUDA_SUCCESS);

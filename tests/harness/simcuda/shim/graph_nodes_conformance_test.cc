@@ -1,5 +1,5 @@
-// Nodes that a program adds to a graph itself, changes and asks about, and objects that graphs keep
-// alive. By CUDA's manual: no GPU was asked.
+// Nodes that a program adds to a graph itself, changes and asks about. As an H200 answers (driver
+// 580.159.04).
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
@@ -7,46 +7,12 @@
 
 #include "tests/catch.h"
 #include "tests/harness/simcuda/shim/driver_functions.h"
+#include "tests/harness/simcuda/shim/graph_place.h"
 
 namespace {
 
-constexpr std::size_t kBytes = 1024;
-
-// Two blocks of device memory and one of the host, a graph, and a stream to launch it in.
-struct GraphPlace {
-  GraphPlace() {
-    REQUIRE(cudaMalloc(&one, kBytes) == cudaSuccess);
-    REQUIRE(cudaMalloc(&two, kBytes) == cudaSuccess);
-    REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
-    REQUIRE(cudaGraphCreate(&graph, 0) == cudaSuccess);
-    set(one, 1);
-    set(two, 2);
-  }
-  ~GraphPlace() {
-    if (exec != nullptr) cudaGraphExecDestroy(exec);
-    cudaGraphDestroy(graph);
-    cudaStreamDestroy(stream);
-    cudaFree(one);
-    cudaFree(two);
-  }
-  GraphPlace(const GraphPlace&) = delete;
-  GraphPlace& operator=(const GraphPlace&) = delete;
-
-  static void set(void* block, int value) {
-    REQUIRE(cudaMemset(block, value, kBytes) == cudaSuccess);
-    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
-  }
-  void instantiate() { REQUIRE(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess); }
-  void launch() const {
-    REQUIRE(cudaGraphLaunch(exec, stream) == cudaSuccess);
-    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
-  }
-  void* one = nullptr;
-  void* two = nullptr;
-  cudaStream_t stream = nullptr;
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t exec = nullptr;
-};
+using conformance::GraphPlace;
+using conformance::kBytes;
 
 int byte_at(const void* block, std::size_t place) {
   unsigned char byte = 0;
@@ -75,8 +41,6 @@ CUDA_MEMCPY3D box(void* to, void* from, std::size_t rows, std::size_t slices) {
   copy.Depth = slices;
   return copy;
 }
-
-void count(void* counter) { ++*static_cast<int*>(counter); }
 
 }  // namespace
 
@@ -163,7 +127,7 @@ TEST_CASE("fills and host functions are asked for and changed") {
   fill.value = 5;
   fill.width = 8;
   fill.height = 1;
-  cudaHostNodeParams function{count, &calls};
+  cudaHostNodeParams function{conformance::count_up, &calls};
   cudaGraphNode_t filled = nullptr;
   cudaGraphNode_t called = nullptr;
   REQUIRE(cudaGraphAddMemsetNode(&filled, place.graph, nullptr, 0, &fill) == cudaSuccess);
@@ -228,7 +192,10 @@ TEST_CASE("a graph is a node as it was, and its nodes change in what was instant
   REQUIRE(cudaGraphClone(&longer, child) == cudaSuccess);
   cudaGraphNode_t more = nullptr;
   REQUIRE(cudaGraphAddEmptyNode(&more, longer, nullptr, 0) == cudaSuccess);
-  CHECK(cudaGraphExecChildGraphNodeSetParams(place.exec, node, longer) == cudaErrorInvalidValue);
+  CHECK(cudaGraphExecChildGraphNodeSetParams(place.exec, node, longer) ==
+        cudaErrorGraphExecUpdateFailure);
+  CHECK(cudaGetLastError() == cudaErrorGraphExecUpdateFailure);
+  CHECK(cudaGraphExecChildGraphNodeSetParams(place.exec, recorded, child) == cudaErrorInvalidValue);
   REQUIRE(cudaGraphExecChildGraphNodeSetParams(place.exec, node, child) == cudaSuccess);
   GraphPlace::set(place.two, 9);
   place.launch();
@@ -290,8 +257,8 @@ TEST_CASE("a child that is moved into a graph ends with it") {
   int ended = 0;
   cudaUserObject_t object = nullptr;
   REQUIRE(cudaGraphCreate(&child, 0) == cudaSuccess);
-  REQUIRE(cudaUserObjectCreate(&object, &ended, count, 1, cudaUserObjectNoDestructorSync) ==
-          cudaSuccess);
+  REQUIRE(cudaUserObjectCreate(&object, &ended, conformance::count_up, 1,
+                               cudaUserObjectNoDestructorSync) == cudaSuccess);
   REQUIRE(cudaGraphRetainUserObject(child, object, 1, cudaGraphUserObjectMove) == cudaSuccess);
   CUgraphNodeParams parameters{};
   parameters.type = CU_GRAPH_NODE_TYPE_GRAPH;
@@ -306,37 +273,3 @@ TEST_CASE("a child that is moved into a graph ends with it") {
   REQUIRE(cudaGraphCreate(&place.graph, 0) == cudaSuccess);
 }
 #endif
-
-TEST_CASE("an object ends when the program, graphs and what was instantiated have let it go") {
-  GraphPlace place;
-  int ended = 0;
-  cudaUserObject_t object = nullptr;
-  const auto create = [&](unsigned references, unsigned flags) {
-    return cudaUserObjectCreate(&object, &ended, count, references, flags);
-  };
-  CHECK(create(0, cudaUserObjectNoDestructorSync) == cudaErrorInvalidValue);
-  CHECK(create(1, 0) == cudaErrorInvalidValue);
-  REQUIRE(create(2, cudaUserObjectNoDestructorSync) == cudaSuccess);
-  REQUIRE(cudaUserObjectRetain(object, 1) == cudaSuccess);
-  CHECK(cudaUserObjectRetain(object, 0) == cudaErrorInvalidValue);
-  // The graph takes two of three, and makes three of its own.
-  REQUIRE(cudaGraphRetainUserObject(place.graph, object, 2, cudaGraphUserObjectMove) ==
-          cudaSuccess);
-  REQUIRE(cudaGraphRetainUserObject(place.graph, object, 3, 0) == cudaSuccess);
-  CHECK(cudaGraphRetainUserObject(place.graph, object, 1, 2) == cudaErrorInvalidValue);
-  REQUIRE(cudaUserObjectRelease(object, 1) == cudaSuccess);
-  REQUIRE(cudaGraphReleaseUserObject(place.graph, object, 4) == cudaSuccess);
-  CHECK(cudaGraphReleaseUserObject(place.graph, object, 2) == cudaErrorInvalidValue);
-  CHECK(ended == 0);
-  cudaGraph_t clone = nullptr;
-  REQUIRE(cudaGraphClone(&clone, place.graph) == cudaSuccess);
-  place.instantiate();
-  REQUIRE(cudaGraphReleaseUserObject(place.graph, object, 1) == cudaSuccess);
-  CHECK(ended == 0);
-  REQUIRE(cudaGraphDestroy(clone) == cudaSuccess);
-  CHECK(ended == 0);
-  REQUIRE(cudaGraphExecDestroy(place.exec) == cudaSuccess);
-  place.exec = nullptr;
-  CHECK(ended == 1);
-  CHECK(cudaUserObjectRelease(object, 1) == cudaErrorInvalidValue);
-}

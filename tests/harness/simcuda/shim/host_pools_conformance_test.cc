@@ -242,7 +242,7 @@ TEST_CASE("a block of host memory that a stream frees is another stream's only a
   CHECK(cudaMemPoolDestroy(pool) == cudaSuccess);
 }
 
-// By the manual of cudaMemPoolCreate.
+// As an H200 answers (driver 580.159.04).
 TEST_CASE("places and handles that a pool cannot have are invalid, not unsupported") {
   const auto pinned = [](cudaMemLocationType type, int id) {
     return properties_of(cudaMemAllocationTypePinned, {.type = type, .id = id});
@@ -263,8 +263,8 @@ TEST_CASE("places and handles that a pool cannot have are invalid, not unsupport
   managed.maxSize = 64 * kMiB;
   CHECK(error_of_pool(managed) == cudaErrorInvalidValue);
   managed = properties_of(cudaMemAllocationTypeManaged,
-                          {.type = cudaMemLocationTypeHostNumaCurrent, .id = 0});
-  CHECK(error_of_pool(managed) == cudaErrorInvalidValue);
+                          {.type = cudaMemLocationTypeHostNumaCurrent, .id = 5});
+  CHECK(error_of_pool(managed) == cudaSuccess);  // the id is ignored
 }
 
 // Location type 6 is CUDA 13.4's; no driver of 13.0 knows it.
@@ -303,11 +303,21 @@ TEST_CASE("a place of the host has a pool, another one where it is set, and the 
     return pool;
   };
   CHECK(current() == initial);
+  for (const auto kind : {cudaMemAllocationTypePinned, cudaMemAllocationTypeManaged}) {
+    cudaMemPool_t none = nullptr;
+    cudaMemLocation nearest{.type = cudaMemLocationTypeHostNumaCurrent, .id = 0};
+    CHECK(cudaMemGetDefaultMemPool(&none, &nearest, kind) == cudaErrorNotSupported);
+    CHECK(cudaMemGetMemPool(&none, &nearest, kind) == cudaErrorNotSupported);
+    cudaMemLocation missing{.type = cudaMemLocationTypeDevice, .id = 99};
+    CHECK(cudaMemGetDefaultMemPool(&none, &missing, kind) == cudaErrorInvalidValue);
+  }
   cudaMemPool_t own = pool_of(cudaMemAllocationTypePinned, kHostPlace);
   CHECK(cudaMemSetMemPool(&host, cudaMemAllocationTypePinned, own) == cudaSuccess);
   CHECK(current() == own);
   cudaMemLocation device{.type = cudaMemLocationTypeDevice, .id = 0};
   CHECK(cudaMemSetMemPool(&device, cudaMemAllocationTypePinned, own) == cudaErrorInvalidValue);
+  CHECK(cudaMemSetMemPool(&host, cudaMemAllocationTypePinned, initial) == cudaSuccess);
+  CHECK(current() == initial);
   CHECK(cudaMemPoolDestroy(own) == cudaSuccess);
   CHECK(current() == initial);
   CHECK(cudaMemPoolDestroy(initial) == cudaErrorInvalidValue);

@@ -138,6 +138,7 @@ TEST_CASE("what is no image of device code is refused") {
   DRIVER(cuModuleLoadData);
   CUmodule module = nullptr;
   const std::string text(256, 'x');
+  REQUIRE(cudaFree(nullptr) == cudaSuccess);
   CHECK(cuModuleLoadData_found(&module, text.c_str()) != CUDA_SUCCESS);
   CHECK(cuModuleLoadData_found(&module, nullptr) == CUDA_ERROR_INVALID_VALUE);
 }

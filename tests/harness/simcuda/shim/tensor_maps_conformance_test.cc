@@ -1,4 +1,4 @@
-// Descriptors of tensors, by CUDA's manual: no GPU was asked.
+// Descriptors of tensors, as an H200 takes or refuses them (driver 580.159.04).
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
@@ -9,7 +9,7 @@
 #include "tests/catch.h"
 #include "tests/harness/simcuda/shim/driver_functions.h"
 
-TEST_CASE("a tensor is described where it keeps the manual's rules") {
+TEST_CASE("a tensor is described where a GPU takes it") {
   DRIVER(cuTensorMapEncodeTiled);
   DRIVER(cuTensorMapReplaceAddress);
   REQUIRE(cudaFree(nullptr) == cudaSuccess);
@@ -61,20 +61,41 @@ TEST_CASE("a tensor is described where it keeps the manual's rules") {
   CHECK(fails([](Question& q) { q.swizzle = CU_TENSOR_MAP_SWIZZLE_64B; }));
   CHECK(fails([](Question& q) { q.steps[1] = 9; }));
   CHECK(fails([](Question& q) { q.steps[1] = 0; }));
-  CHECK(passes([](Question& q) { q.steps[0] = 0; }));
+  CHECK(fails([](Question& q) { q.steps[0] = 0; }));  // the manual: it is ignored
   CHECK(fails([](Question& q) { q.interleave = CU_TENSOR_MAP_INTERLEAVE_16B; }));  // of rank 2
   CHECK(passes([](Question& q) {
     q.interleave = CU_TENSOR_MAP_INTERLEAVE_16B;
     q.rank = 3;
   }));
-  CHECK(fails([](Question& q) {
-    q.interleave = CU_TENSOR_MAP_INTERLEAVE_32B;
+  for (const auto swizzle : {CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_SWIZZLE_32B,
+                             CU_TENSOR_MAP_SWIZZLE_64B, CU_TENSOR_MAP_SWIZZLE_128B}) {
+    CHECK(passes([&](Question& q) {
+      q.interleave = CU_TENSOR_MAP_INTERLEAVE_32B;  // the manual: 32B alone
+      q.swizzle = swizzle;
+      q.rank = 3;
+    }));
+  }
+  // A box has at most 228 KiB, and its steps count.
+  const auto large = [](Question& q) {
+    q.box = {64, 61, 30, 1, 1};
     q.rank = 3;
+  };
+  CHECK(fails(large));
+  CHECK(passes([&](Question& q) {
+    large(q);
+    q.box[1] = 57;
+    q.box[2] = 32;
   }));
-  CHECK(passes([](Question& q) {
-    q.interleave = CU_TENSOR_MAP_INTERLEAVE_32B;
-    q.swizzle = CU_TENSOR_MAP_SWIZZLE_32B;
-    q.rank = 3;
+  CHECK(passes([&](Question& q) {
+    large(q);
+    q.steps[1] = 2;
+  }));
+  // Steps longer than the box leave nothing of it.
+  CHECK(passes([&](Question& q) {
+    large(q);
+    q.box = {64, 256, 256, 4, 1};
+    q.steps[3] = 8;
+    q.rank = 4;
   }));
   CHECK(passes([](Question& q) { q.fill = CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA; }));
   CHECK(fails([](Question& q) {
