@@ -3,6 +3,10 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "base/bytes.h"
 
@@ -76,6 +80,7 @@ void Ranges::give(const Range& range, caching::Stream stream) {
 
 // Marks the chunks, and with them every view that shares one.
 void Ranges::set_busy(const Range& range, bool busy) {
+  std::uint64_t begin = 0;  // of the chunks in a row that share a list
   for (std::uint64_t i = 0; i < range.chunk_count; ++i) {
     const ChunkIndex index = range.view->chunks[i];
     Chunk& chunk = chunks_[index];
@@ -86,11 +91,33 @@ void Ranges::set_busy(const Range& range, bool busy) {
     } else {
       free.insert(index);
     }
-    for (View* const view : chunk.views) {
+    const bool is_last = i + 1 == range.chunk_count;
+    if (!is_last && chunks_[range.view->chunks[i + 1]].views == chunk.views) continue;
+    const std::uint64_t count = i + 1 - begin;
+    begin = i + 1;
+    for (View* const view : *chunk.views) {
       const std::pair key(view->chunks.size(), view->id);
-      if (busy && view->busy_count++ == 0) idle_.erase(key);
-      if (!busy && --view->busy_count == 0) idle_.emplace(key, view);
+      if (busy && view->busy_count == 0) idle_.erase(key);
+      view->busy_count += busy ? count : -count;
+      if (!busy && view->busy_count == 0) idle_.emplace(key, view);
     }
+  }
+}
+
+// Changes the lists of the view's chunks; chunks that shared one do so afterwards.
+template <typename Change>
+void Ranges::change_views(const View& view, const Change& change) {
+  std::map<ViewList, ViewList> changed;
+  for (const ChunkIndex index : view.chunks) {
+    ViewList& views = chunks_[index].views;
+    const auto [found, is_new] = changed.try_emplace(views);
+    if (is_new) {
+      auto list = views == nullptr ? std::make_shared<std::vector<View*>>()
+                                   : std::make_shared<std::vector<View*>>(*views);
+      change(*list);
+      if (!list->empty()) found->second = std::move(list);
+    }
+    views = found->second;
   }
 }
 
@@ -207,8 +234,8 @@ View* Ranges::stitch(std::uint64_t chunk_count, StreamIndex stream) {
   streams_[stream].free.each_of_first(chunk_count,
                                       [&](ChunkIndex index) { view->chunks.push_back(index); });
   map(*view);
-  for (const ChunkIndex index : view->chunks) chunks_[index].views.push_back(view.get());
   View* const made = view.get();
+  change_views(*made, [&](std::vector<View*>& list) { list.push_back(made); });
   idle_.emplace(std::pair(chunk_count, made->id), made);
   views_.emplace(made->id, std::move(view));
   mapped_count_ += chunk_count;
@@ -240,7 +267,7 @@ void Ranges::drop(View& view) {
   const std::uint64_t size_bytes = view.chunks.size() * options_.chunk_bytes;
   driver_.unmap_page(view.place.address, size_bytes);
   addresses_.give(view.place, size_bytes);
-  for (const ChunkIndex index : view.chunks) std::erase(chunks_[index].views, &view);
+  change_views(view, [&](std::vector<View*>& list) { std::erase(list, &view); });
   mapped_count_ -= view.chunks.size();
   ++counts_.drop_count;
   idle_.erase({view.chunks.size(), view.id});
@@ -284,7 +311,7 @@ void Ranges::trim() {
   for (View* const view : unused) drop(*view);
   for (ChunkIndex index = 0; index < chunks_.size(); ++index) {
     const Chunk& chunk = chunks_[index];
-    if (chunk.exists && !chunk.busy && chunk.views.empty()) release(index);
+    if (chunk.exists && !chunk.busy && chunk.views == nullptr) release(index);
   }
 }
 

@@ -81,12 +81,15 @@ class Ranges {
   using StreamIndex = std::uint32_t;
   using ChunkIndex = std::uint32_t;
 
+  // Chunks that are mapped into the same views have one list of them together: those of a large
+  // block have few lists.
+  using ViewList = std::shared_ptr<const std::vector<View*>>;
   struct Chunk {
     caching::PageHandle page = 0;
     bool exists = false;
     bool busy = false;
-    StreamIndex stream = 0;    // whose work used it last
-    std::vector<View*> views;  // all it is mapped into
+    StreamIndex stream = 0;  // whose work used it last
+    ViewList views;          // all it is mapped into; null: none
   };
   // One stream and its free chunks, lowest index first: the same calls give the same chunks in
   // every run.
@@ -104,6 +107,8 @@ class Ranges {
   [[nodiscard]] View* stitch(std::uint64_t chunk_count, StreamIndex stream);
   void map(View& view);
   void set_busy(const Range& range, bool busy);
+  template <typename Change>
+  void change_views(const View& view, const Change& change);
   void drop(View& view);
   void drop_oldest();
   void release(ChunkIndex index);
