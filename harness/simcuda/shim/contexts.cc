@@ -128,13 +128,7 @@ void forget_primary_context(int device) {
 
 // ---- the current context
 
-SIMCUDA_EXPORT CUresult cuCtxGetCurrent(CUcontext* context) {
-  return driver_call<"cuCtxGetCurrent">({}, [&](ThreadState& thread) {
-    if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *context = thread.context;
-    return CUDA_SUCCESS;
-  });
-}
+SIMCUDA_DRIVER(cuCtxGetCurrent, (CUcontext * context), (), give_value(context, thread.context))
 
 SIMCUDA_EXPORT CUresult cuCtxSetCurrent(CUcontext context) {
   return driver_call<"cuCtxSetCurrent">({number(context)}, [&](ThreadState& thread) {
@@ -163,13 +157,7 @@ SIMCUDA_EXPORT CUresult cuCtxPopCurrent(CUcontext* context) {
   });
 }
 
-SIMCUDA_EXPORT CUresult cuCtxGetDevice(CUdevice* device) {
-  return driver_call<"cuCtxGetDevice">({}, [&](ThreadState& thread) {
-    if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *device = thread.device;
-    return CUDA_SUCCESS;
-  });
-}
+SIMCUDA_DRIVER(cuCtxGetDevice, (CUdevice * device), (), give_value(device, thread.device))
 
 SIMCUDA_DRIVER(cuCtxSynchronize, (), (), synchronize_context(thread))
 

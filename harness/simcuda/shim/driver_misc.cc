@@ -21,25 +21,7 @@ SIMCUDA_EXPORT CUresult cuInit(unsigned int flags) {
   });
 }
 
-SIMCUDA_EXPORT CUresult cuDriverGetVersion(int* version) {
-  return driver_call<"cuDriverGetVersion">({}, [&](ThreadState&) {
-    if (version == nullptr) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    *version = driver_version();
-    return CUDA_SUCCESS;
-  });
-}
-
-SIMCUDA_EXPORT CUresult cuDeviceGetCount(int* count) {
-  return driver_call<"cuDeviceGetCount">({}, [&](ThreadState&) {
-    if (count == nullptr) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    *count = device_count();
-    return CUDA_SUCCESS;
-  });
-}
+SIMCUDA_DRIVER(cuDeviceGetCount, (int* count), (), give_value(count, device_count()))
 
 SIMCUDA_EXPORT CUresult cuDeviceGet(CUdevice* device, int index) {
   return driver_call<"cuDeviceGet">({static_cast<std::uint64_t>(index)}, [&](ThreadState& thread) {

@@ -6,6 +6,13 @@
 
 namespace simcuda {
 
+// The driver's enumerators are the runtime's, and both are asked for as numbers.
+template <class Enum>
+int* as_int(Enum* value) {
+  static_assert(sizeof(Enum) == sizeof(int));
+  return reinterpret_cast<int*>(value);
+}
+
 // ---- capture
 [[nodiscard]] cudaError_t api_begin_capture(ThreadState& thread, cudaStream_t stream,
                                             cudaStreamCaptureMode mode);

@@ -8,13 +8,6 @@
 namespace simcuda {
 namespace {
 
-// The driver's enumerators are the runtime's.
-template <class Enum>
-int* as_int(Enum* value) {
-  static_assert(sizeof(Enum) == sizeof(int));
-  return reinterpret_cast<int*>(value);
-}
-
 CUresult capture_info_of(ThreadState& thread, CUstream stream, CaptureAnswer answer) {
   return static_cast<CUresult>(api_capture_info(thread, stream, answer));
 }

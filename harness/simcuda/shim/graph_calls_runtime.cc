@@ -28,23 +28,11 @@ SIMCUDA_EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
   });
 }
 
-SIMCUDA_EXPORT cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  return runtime_call<"cudaThreadExchangeStreamCaptureMode">({}, [&](ThreadState& thread) {
-    int value = mode == nullptr ? 0 : *mode;
-    const cudaError_t error = api_exchange_mode(thread, mode == nullptr ? nullptr : &value);
-    if (error == cudaSuccess) *mode = static_cast<cudaStreamCaptureMode>(value);
-    return error;
-  });
-}
+SIMCUDA_RUNTIME(cudaThreadExchangeStreamCaptureMode, (cudaStreamCaptureMode * mode), (),
+                api_exchange_mode(thread, as_int(mode)))
 
-SIMCUDA_EXPORT cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
-  return runtime_call<"cudaGraphNodeGetType">({number(node)}, [&](ThreadState& thread) {
-    int answer = 0;
-    const cudaError_t error = api_node_type(thread, node, type == nullptr ? nullptr : &answer);
-    if (error == cudaSuccess) *type = static_cast<cudaGraphNodeType>(answer);
-    return error;
-  });
-}
+SIMCUDA_RUNTIME(cudaGraphNodeGetType, (cudaGraphNode_t node, cudaGraphNodeType* type),
+                (number(node)), api_node_type(thread, node, as_int(type)))
 
 // What takes edge data in CUDA 13 took none in 12.
 #if CUDART_VERSION >= 13000

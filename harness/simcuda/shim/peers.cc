@@ -43,7 +43,8 @@ cudaError_t disable(ThreadState& thread, int peer) {
   return access.exchange(false) ? cudaSuccess : cudaErrorPeerAccessNotEnabled;
 }
 
-cudaError_t attribute(int* value, cudaDeviceP2PAttr wanted, int from, int to) {
+cudaError_t attribute(ThreadState& thread, int* value, cudaDeviceP2PAttr wanted, int from, int to) {
+  thread.charge(CostId::DeviceGetAttribute);
   if (value == nullptr) return cudaErrorInvalidValue;
   if (device_at(from) == nullptr || device_at(to) == nullptr || from == to) {
     return cudaErrorInvalidDevice;
@@ -101,36 +102,21 @@ SIMCUDA_RUNTIME(cudaDeviceEnablePeerAccess, (int peer, unsigned int flags),
 
 SIMCUDA_RUNTIME(cudaDeviceDisablePeerAccess, (int peer), (as_number(peer)), disable(thread, peer))
 
-SIMCUDA_EXPORT cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr wanted, int from,
-                                                     int to) {
-  return runtime_call<"cudaDeviceGetP2PAttribute">(
-      {as_number(wanted), as_number(from), as_number(to)}, [&](ThreadState& thread) {
-        thread.charge(CostId::DeviceGetAttribute);
-        return attribute(value, wanted, from, to);
-      });
-}
+SIMCUDA_RUNTIME(cudaDeviceGetP2PAttribute, (int* value, cudaDeviceP2PAttr wanted, int from, int to),
+                (as_number(wanted), as_number(from), as_number(to)),
+                attribute(thread, value, wanted, from, to))
 
-SIMCUDA_EXPORT CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute wanted,
-                                                CUdevice from, CUdevice to) {
-  return driver_call<"cuDeviceGetP2PAttribute">(
-      {as_number(wanted), as_number(from), as_number(to)}, [&](ThreadState& thread) {
-        thread.charge(CostId::DeviceGetAttribute);
-        return as_result(attribute(value, static_cast<cudaDeviceP2PAttr>(wanted), from, to));
-      });
-}
+SIMCUDA_DRIVER(cuDeviceGetP2PAttribute,
+               (int* value, CUdevice_P2PAttribute wanted, CUdevice from, CUdevice to),
+               (as_number(wanted), as_number(from), as_number(to)),
+               attribute(thread, value, static_cast<cudaDeviceP2PAttr>(wanted), from, to))
 
-SIMCUDA_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
-  return driver_call<"cuCtxEnablePeerAccess">({number(peer), flags}, [&](ThreadState& thread) {
-    if (device_of(peer) < 0) return CUDA_ERROR_INVALID_CONTEXT;
-    return as_result(enable(thread, device_of(peer), flags));
-  });
-}
+SIMCUDA_DRIVER(cuCtxEnablePeerAccess, (CUcontext peer, unsigned int flags), (number(peer), flags),
+               device_of(peer) < 0 ? cudaErrorDeviceUninitialized
+                                   : enable(thread, device_of(peer), flags))
 
-SIMCUDA_EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer) {
-  return driver_call<"cuCtxDisablePeerAccess">({number(peer)}, [&](ThreadState& thread) {
-    if (device_of(peer) < 0) return CUDA_ERROR_INVALID_CONTEXT;
-    return as_result(disable(thread, device_of(peer)));
-  });
-}
+SIMCUDA_DRIVER(cuCtxDisablePeerAccess, (CUcontext peer), (number(peer)),
+               device_of(peer) < 0 ? cudaErrorDeviceUninitialized
+                                   : disable(thread, device_of(peer)))
 
 }  // namespace simcuda

@@ -96,8 +96,9 @@ CUresult give_attribute(const ThreadState& thread, void* data, CUpointer_attribu
 }
 
 // Unlike one attribute alone, many are no error for an unknown address: what is unknown reads as 0.
-CUresult give_attributes(const ThreadState& thread, unsigned count, CUpointer_attribute* attributes,
+CUresult give_attributes(ThreadState& thread, unsigned count, CUpointer_attribute* attributes,
                          void** data, CUdeviceptr address) {
+  thread.charge(CostId::PointerGetAttributes);
   if (attributes == nullptr || data == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
     if (give_attribute(thread, data[i], attributes[i], address) == CUDA_SUCCESS) continue;
@@ -129,13 +130,10 @@ SIMCUDA_EXPORT CUresult cuPointerGetAttribute(void* data, CUpointer_attribute at
       });
 }
 
-SIMCUDA_EXPORT CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes,
-                                               void** data, CUdeviceptr address) {
-  return driver_call<"cuPointerGetAttributes">({count, address}, [&](ThreadState& thread) {
-    thread.charge(CostId::PointerGetAttributes);
-    return give_attributes(thread, count, attributes, data, address);
-  });
-}
+SIMCUDA_DRIVER(cuPointerGetAttributes,
+               (unsigned int count, CUpointer_attribute* attributes, void** data,
+                CUdeviceptr address),
+               (count, address), give_attributes(thread, count, attributes, data, address))
 
 // Defined under the name that the header gives it (cuMemGetAddressRange_v2).
 SIMCUDA_EXPORT CUresult cuMemGetAddressRange(CUdeviceptr* base, size_t* size_bytes,

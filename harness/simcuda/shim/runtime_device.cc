@@ -130,15 +130,8 @@ SIMCUDA_RUNTIME(cudaSetDeviceFlags, (unsigned int flags), (flags),
                 (flags & ~static_cast<unsigned>(cudaDeviceMask)) == 0 ? cudaSuccess
                                                                       : cudaErrorInvalidValue)
 
-SIMCUDA_EXPORT cudaError_t cudaGetDeviceFlags(unsigned int* flags) {
-  return runtime_call<"cudaGetDeviceFlags">({}, [&](ThreadState&) {
-    if (flags == nullptr) {
-      return cudaErrorInvalidValue;
-    }
-    *flags = cudaDeviceMapHost;  // what an H200 answers
-    return cudaSuccess;
-  });
-}
+// What an H200 answers.
+SIMCUDA_RUNTIME(cudaGetDeviceFlags, (unsigned int* flags), (), give_value(flags, cudaDeviceMapHost))
 
 // Defined under the name that the toolkit's header gives it: CUDA 12 appends _v2.
 SIMCUDA_RUNTIME(cudaGetDeviceProperties, (cudaDeviceProp * properties, int index),
@@ -174,25 +167,10 @@ SIMCUDA_DRIVER(cuCtxGetLimit, (size_t * value, CUlimit limit), (as_number(limit)
 SIMCUDA_DRIVER(cuCtxSetLimit, (CUlimit limit, size_t value), (as_number(limit), value),
                set_limit(thread, limit, value))
 
-SIMCUDA_EXPORT cudaError_t cudaRuntimeGetVersion(int* version) {
-  return runtime_call<"cudaRuntimeGetVersion">({}, [&](ThreadState&) {
-    if (version == nullptr) {
-      return cudaErrorInvalidValue;
-    }
-    *version = CUDART_VERSION;
-    return cudaSuccess;
-  });
-}
+SIMCUDA_RUNTIME(cudaRuntimeGetVersion, (int* version), (), give_value(version, CUDART_VERSION))
 
-SIMCUDA_EXPORT cudaError_t cudaDriverGetVersion(int* version) {
-  return runtime_call<"cudaDriverGetVersion">({}, [&](ThreadState&) {
-    if (version == nullptr) {
-      return cudaErrorInvalidValue;
-    }
-    *version = driver_version();
-    return cudaSuccess;
-  });
-}
+SIMCUDA_TWINS(cudaDriverGetVersion, cuDriverGetVersion, (int* version), (),
+              give_value(version, driver_version()))
 
 SIMCUDA_EXPORT cudaError_t cudaGetLastError() {
   return detail::call<"cudaGetLastError", false, cudaError_t>({}, [](ThreadState& state) {
