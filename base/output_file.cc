@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
@@ -19,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "base/write_fully.h"
 
 namespace allocmark {
@@ -48,10 +48,7 @@ int descriptor_of(const std::string& path) {
   const std::string folder = named.parent_path().string();
   const bool of_process = folder.starts_with("/proc/") && folder.ends_with("/fd");
   if (!of_process && folder != "/dev/fd") return -1;
-  const std::string number = named.filename().string();
-  int fd = -1;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), fd);
-  return error == std::errc() && end == number.data() + number.size() ? fd : -1;
+  return number_in_text<int>(named.filename().string()).value_or(-1);
 }
 
 // Where the path leads once its links are followed, also where nothing is there yet.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <iterator>
 #include <optional>
@@ -16,6 +15,7 @@
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/nearest.h"
+#include "base/number_text.h"
 
 namespace allocmark {
 namespace {
@@ -202,12 +202,10 @@ void ScenarioReader::store(const std::string& key, const std::vector<Value>& lis
   } else {
     scenario->seeds.clear();
     for (const Value& item : list) {
-      std::uint64_t seed = 0;
-      const char* end = item.text.data() + item.text.size();
-      const auto [stop, error] = std::from_chars(item.text.data(), end, seed);
-      if (item.is_text || error != std::errc() || stop != end)
+      const std::optional<std::uint64_t> seed = number_in_text<std::uint64_t>(item.text);
+      if (item.is_text || !seed)
         fail("bad value of key 'seeds'", "whole numbers below 2^64", item.text, "");
-      scenario->seeds.push_back(seed);
+      scenario->seeds.push_back(*seed);
     }
     if (list.empty()) fail("bad value of key 'seeds'", "at least one seed", "", "");
   }

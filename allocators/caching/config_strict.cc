@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "allocators/caching/config.h"
 #include "allocators/caching/meant_value.h"
 #include "allocators/conf/conf.h"
+#include "base/number_text.h"
 
 namespace allocmark::caching {
 namespace {
@@ -19,15 +19,6 @@ constexpr std::uint64_t kMegabytesMax = kUnlimited / kMiB;
 constexpr std::uint64_t kDivisionsMax = std::uint64_t{1} << 40;
 constexpr std::uint64_t kInteger32Max = std::numeric_limits<std::int32_t>::max();
 constexpr std::uint64_t kBoundaryMax = std::uint64_t{1} << (kIntervalCount - 1);
-
-// Reads the whole text as one number of the type, or nothing.
-template <typename Number>
-std::optional<Number> whole(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 class StrictReader {
  public:
@@ -121,7 +112,7 @@ class StrictReader {
 
   void read_integer(const ConfPair& pair, std::uint64_t lowest, std::uint64_t highest,
                     std::uint64_t& target) {
-    const std::optional<std::uint64_t> value = whole<std::uint64_t>(pair.value);
+    const std::optional<std::uint64_t> value = number_in_text<std::uint64_t>(pair.value);
     if (!value || *value < lowest || *value > highest) return fail(pair);
     if (!fits_reader(pair, *value)) return;
     target = *value;
@@ -150,13 +141,13 @@ class StrictReader {
   }
 
   void read_threshold(const ConfPair& pair) {
-    const std::optional<double> value = whole<double>(pair.value);
+    const std::optional<double> value = number_in_text<double>(pair.value);
     if (!value || !(*value > 0 && *value < 1)) return fail(pair);
     settings().garbage_collection_threshold = *value;
   }
 
   void read_fraction(const ConfPair& pair) {
-    const std::optional<double> value = whole<double>(pair.value);
+    const std::optional<double> value = number_in_text<double>(pair.value);
     if (!value || !(*value >= 0 && *value <= 1)) return fail(pair);
     settings().per_process_memory_fraction = *value;
   }
@@ -191,7 +182,7 @@ class StrictReader {
   static std::optional<SegmentReserve> reserve_of(std::string_view text) {
     const bool is_share = !text.ends_with('G') && !text.ends_with('g');
     const std::optional<double> value =
-        whole<double>(is_share ? text : text.substr(0, text.size() - 1));
+        number_in_text<double>(is_share ? text : text.substr(0, text.size() - 1));
     if (!value || !std::isfinite(*value) || *value <= 0) return std::nullopt;
     return SegmentReserve{.is_share = is_share, .value = *value};
   }
@@ -199,7 +190,7 @@ class StrictReader {
   void read_divisions(const ConfPair& pair) {
     auto& table = settings().roundup_power2_divisions;
     if (!pair.value.starts_with('[')) {
-      const std::optional<std::uint64_t> value = whole<std::uint64_t>(pair.value);
+      const std::optional<std::uint64_t> value = number_in_text<std::uint64_t>(pair.value);
       if (!value || !std::has_single_bit(*value) || *value > kDivisionsMax) return fail(pair);
       if (!fits_reader(pair, *value)) return;
       table.fill(*value);
@@ -220,7 +211,7 @@ class StrictReader {
     const std::string_view boundary = trimmed(item.substr(0, colon));
     const std::string_view steps =
         colon == std::string_view::npos ? "" : trimmed(item.substr(colon + 1));
-    const std::optional<std::uint64_t> divisions = whole<std::uint64_t>(steps);
+    const std::optional<std::uint64_t> divisions = number_in_text<std::uint64_t>(steps);
     if (!divisions || (*divisions != 0 && !std::has_single_bit(*divisions)) ||
         *divisions > kDivisionsMax) {
       return fail_at(pair, column, std::string(item),
@@ -234,7 +225,7 @@ class StrictReader {
       for (std::size_t k = last_interval_ + own; k < kIntervalCount; ++k) table[k] = *divisions;
       return;
     }
-    const std::optional<std::uint64_t> megabytes = whole<std::uint64_t>(boundary);
+    const std::optional<std::uint64_t> megabytes = number_in_text<std::uint64_t>(boundary);
     if (!megabytes || !std::has_single_bit(*megabytes) || *megabytes > kBoundaryMax) {
       return fail_at(pair, column, std::string(item),
                      "a boundary of 1, 2, 4, ... 32768 (MiB) or '>'", "");

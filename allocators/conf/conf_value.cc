@@ -4,11 +4,10 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <charconv>
 #include <string>
-#include <system_error>
 
 #include "base/bytes.h"
+#include "base/number_text.h"
 
 namespace allocmark {
 namespace {
@@ -35,22 +34,15 @@ void ConfReader::fail(const ConfPair& pair, std::string_view wanted) {
 bool ConfReader::boolean(const ConfPair& pair) { return word(pair, {"False", "True"}) == 1; }
 
 std::uint64_t ConfReader::number(const ConfPair& pair, ConfRange range) {
-  std::uint64_t value = 0;
-  const char* const end = pair.value.data() + pair.value.size();
-  const auto [stop, error] = std::from_chars(pair.value.data(), end, value);
-  if (error != std::errc{} || stop != end || value < range.lowest || value > range.highest) {
-    fail(pair, range_text("a whole number", range));
-    return range.lowest;
-  }
-  return value;
+  const std::optional<std::uint64_t> value = number_in_text<std::uint64_t>(pair.value);
+  if (value && *value >= range.lowest && *value <= range.highest) return *value;
+  fail(pair, range_text("a whole number", range));
+  return range.lowest;
 }
 
 double ConfReader::fraction(const ConfPair& pair, bool may_be_zero) {
-  double value = 0;
-  const char* const end = pair.value.data() + pair.value.size();
-  const auto [stop, error] = std::from_chars(pair.value.data(), end, value);
-  const bool in_range = (may_be_zero ? value >= 0 : value > 0) && value <= 1;
-  if (error == std::errc{} && stop == end && in_range) return value;
+  const std::optional<double> value = number_in_text<double>(pair.value);
+  if (value && (may_be_zero ? *value >= 0 : *value > 0) && *value <= 1) return *value;
   fail(pair, may_be_zero ? "a number from 0 to 1" : "a number above 0, at most 1");
   return 1;
 }

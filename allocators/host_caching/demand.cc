@@ -1,13 +1,13 @@
 // See demand.h.
 #include "allocators/host_caching/demand.h"
 
-#include <charconv>
 #include <string>
 
 #include "allocators/host_caching/counting_driver.h"
 #include "allocators/host_caching/host_cache.h"
 #include "base/assert.h"
 #include "base/bytes.h"
+#include "base/number_text.h"
 
 namespace allocmark::host_caching {
 namespace {
@@ -19,10 +19,9 @@ constexpr std::uint64_t kSumMax = std::uint64_t{1} << 62;
 std::optional<Buffers> parse_buffers(std::string_view text) {
   Buffers buffers{.count = 1};
   if (const std::size_t times = text.find_first_of("xX*"); times != std::string_view::npos) {
-    const std::string_view count = text.substr(0, times);
-    const auto [end, error] =
-        std::from_chars(count.data(), count.data() + count.size(), buffers.count);
-    if (error != std::errc() || end != count.data() + count.size()) return std::nullopt;
+    const auto count = number_in_text<std::uint64_t>(text.substr(0, times));
+    if (!count) return std::nullopt;
+    buffers.count = *count;
     text.remove_prefix(times + 1);
   }
   const std::optional<std::uint64_t> size_bytes = parse_bytes(text);

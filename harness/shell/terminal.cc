@@ -5,11 +5,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 
 #include <fmt/format.h>
+#include "base/number_text.h"
 #include "harness/shell/fit_text.h"
 #include "results/columns/text.h"
 
@@ -23,10 +23,8 @@ constexpr std::size_t kWidthMax = 1000;
 std::size_t named_width() {
   const char* const text = std::getenv("COLUMNS");
   if (text == nullptr) return 0;
-  std::size_t width = 0;
-  const char* const end = text + std::strlen(text);
-  const auto [stop, error] = std::from_chars(text, end, width);
-  return error == std::errc() && stop == end && width <= kWidthMax ? width : 0;
+  const std::size_t width = number_in_text<std::size_t>(text).value_or(0);
+  return width <= kWidthMax ? width : 0;
 }
 
 // A process has one stderr: where --quiet keeps it, and -1 where it is in its place.

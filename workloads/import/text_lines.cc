@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
 #include "base/error.h"
+#include "base/number_text.h"
 
 namespace allocmark {
 namespace {
@@ -70,15 +69,9 @@ void split_columns(std::string_view line, std::vector<std::string_view>* columns
 
 std::optional<std::uint64_t> number_in(std::string_view text) {
   if (text == "(nil)" || text == "nullptr") return 0;
-  int base = 10;
-  if (text.starts_with("0x") || text.starts_with("0X")) {
-    text.remove_prefix(2);
-    base = 16;
-  }
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
+  const bool is_hexadecimal = text.starts_with("0x") || text.starts_with("0X");
+  return is_hexadecimal ? number_in_text<std::uint64_t>(text.substr(2), 16)
+                        : number_in_text<std::uint64_t>(text);
 }
 
 }  // namespace allocmark

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
-#include <system_error>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/number_text.h"
 #include "workloads/trace/model_keys.h"
 #include "workloads/trace/other_words.h"
 
@@ -28,14 +27,6 @@ std::string meant(std::string_view word, const std::vector<std::string>& known) 
 std::string meant_model(std::string_view word, const std::vector<std::string>& known) {
   const std::string ours = model_word(word, known);
   return ours.empty() ? meant(word, known) : fmt::format("here that is '{}'", ours);
-}
-
-std::optional<std::uint64_t> parse_number(std::string_view text) {
-  std::uint64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (text.empty() || error != std::errc() || stop != end) return std::nullopt;
-  return number;
 }
 
 std::string joined(const std::vector<std::string>& words) {
@@ -100,7 +91,7 @@ std::uint64_t Parameters::number(std::string_view key, const NumberRange& range)
     presets_.emplace_back(key, std::to_string(range.preset));
     return range.preset;
   }
-  const std::optional<std::uint64_t> parsed = parse_number(*value);
+  const std::optional<std::uint64_t> parsed = number_in_text<std::uint64_t>(*value);
   if (!parsed || *parsed < range.lowest || *parsed > range.highest) {
     refuse(key, fmt::format("a whole number from {} to {}", range.lowest, range.highest), *value);
   }
@@ -116,7 +107,7 @@ std::vector<std::uint64_t> Parameters::numbers(std::string_view key, const Numbe
   std::vector<std::uint64_t> parsed;
   for (std::size_t begin = 0; begin <= value->size();) {
     const std::size_t end = std::min(value->find('/', begin), value->size());
-    const std::optional<std::uint64_t> one = parse_number(value->substr(begin, end - begin));
+    const auto one = number_in_text<std::uint64_t>(value->substr(begin, end - begin));
     if (!one || *one < range.lowest || *one > range.highest || parsed.size() == 1024) {
       refuse(key,
              fmt::format("whole numbers from {} to {} joined by '/', at most 1024", range.lowest,

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "workloads/trace/byte_stream.h"
 #include "workloads/trace/event_names.h"
 #include "workloads/trace/trace_hash.h"
@@ -247,16 +247,11 @@ void FileSource::read_process(std::string_view value) {
 }
 
 std::uint64_t FileSource::key_number(std::string_view key, std::string_view value, int base) const {
-  std::uint64_t number = 0;
-  const char* end = value.data() + value.size();
-  const auto [stop, error] = std::from_chars(value.data(), end, number, base);
-  if (error != std::errc() || stop != end) {
-    fail({.what = fmt::format("bad value of key '{}' in the head", key),
-          .wanted = base == 16 ? "a 64-bit number in hexadecimal digits"
-                               : "a 64-bit number in decimal digits",
-          .got = fmt::format("'{}'", value.substr(0, 60))});
-  }
-  return number;
+  if (const auto number = number_in_text<std::uint64_t>(value, base)) return *number;
+  fail({.what = fmt::format("bad value of key '{}' in the head", key),
+        .wanted = base == 16 ? "a 64-bit number in hexadecimal digits"
+                             : "a 64-bit number in decimal digits",
+        .got = fmt::format("'{}'", value.substr(0, 60))});
 }
 
 std::uint64_t FileSource::label_index(std::string_view label) {

@@ -3,17 +3,16 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <filesystem>
 #include <optional>
-#include <system_error>
 
 #include <fmt/format.h>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/input_file.h"
+#include "base/number_text.h"
 #include "harness/core/device/runtime_select.h"
 
 namespace allocmark {
@@ -51,8 +50,8 @@ std::string_view take_until(std::string_view* text, char separator) {
 
 // A positive number alone.
 bool read_count(std::string_view text, std::uint64_t* value) {
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
-  return error == std::errc() && stop == text.data() + text.size() && *value > 0;
+  *value = number_in_text<std::uint64_t>(text).value_or(0);
+  return *value > 0;
 }
 
 // "7.1GiB", "7GiB" and a source, with a tab between.

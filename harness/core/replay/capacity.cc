@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/number_text.h"
 
 namespace allocmark {
 
@@ -59,9 +60,7 @@ std::string next_step(std::string_view amount) {
 std::optional<double> parse_multiple(std::string_view text) {
   if (text.empty() || (text.back() != 'x' && text.back() != 'X')) return std::nullopt;
   text.remove_suffix(1);
-  double multiple = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), multiple);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  const std::optional<double> multiple = number_in_text<double>(text);
   // Written so that a NaN is refused too.
   if (!(multiple > 0 && multiple <= 1e6)) return std::nullopt;
   return multiple;

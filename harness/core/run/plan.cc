@@ -2,15 +2,14 @@
 #include "harness/core/run/plan.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <map>
 #include <set>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include "base/number_text.h"
 #include "harness/core/replay/capacity.h"
 #include "results/columns/columns.h"
 
@@ -98,14 +97,10 @@ std::vector<std::string> make_notes(const AxesByRelease& releases, std::uint64_t
 }
 
 std::uint64_t parse_count(std::string_view text, const std::string& where) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
-    throw UsageError({.what = fmt::format("'{}' is not a whole number", text),
-                      .where = where,
-                      .wanted = "a number from 0 to 18446744073709551615"});
-  }
-  return value;
+  if (const auto value = number_in_text<std::uint64_t>(text)) return *value;
+  throw UsageError({.what = fmt::format("'{}' is not a whole number", text),
+                    .where = where,
+                    .wanted = "a number from 0 to 18446744073709551615"});
 }
 
 // A config string with a name of its own, "as:NAME", is known by that name.

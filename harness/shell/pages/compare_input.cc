@@ -1,12 +1,11 @@
 // See compare_input.h.
 #include "harness/shell/pages/compare_input.h"
 
-#include <charconv>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "harness/core/run/run_folder.h"
 
 namespace allocmark {
@@ -15,16 +14,14 @@ double parse_share(const std::string& text, const std::string& option) {
   std::string_view number = text;
   const bool percent = number.ends_with('%');
   if (percent) number.remove_suffix(1);
-  double value = -1;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-  const bool whole = error == std::errc{} && end == number.data() + number.size();
+  const double value = number_in_text<double>(number).value_or(-1);
   const double share = percent ? value / 100 : value;
-  if (whole && share >= 0 && (share < 1 || (percent && share < 10))) return share;
+  if (share >= 0 && (share < 1 || (percent && share < 10))) return share;
   throw UsageError({.what = "this is no share",
                     .where = option,
                     .wanted = "3% or 0.03",
                     .got = text,
-                    .next = whole && !percent && share >= 1 ? "did you mean " + text + "%?" : ""});
+                    .next = !percent && share >= 1 ? "did you mean " + text + "%?" : ""});
 }
 
 ComparePolicy read_policy(const std::string& path, const std::string& effect_min) {

@@ -3,13 +3,13 @@
 // row "PART NS" for each; several with commas between. Out: a kernel's duration in ns. The longest
 // part that is in the name decides.
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
 
+#include "base/number_text.h"
 #include "harness/simcuda/shim/kernel_models.h"
 #include "harness/simcuda/shim/sanitizers.h"
 
@@ -28,14 +28,13 @@ struct DurationRule {
 std::vector<DurationRule>& rules() { return made_once<std::vector<DurationRule>>(); }
 
 std::uint64_t parse_ns(std::string_view text, const std::string& whole) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::optional<std::uint64_t> value = allocmark::number_in_text<std::uint64_t>(text);
   constexpr std::uint64_t kLongest = 3'600'000'000'000;  // an hour
-  if (error != std::errc() || end != text.data() + text.size() || value > kLongest) {
+  if (!value || *value > kLongest) {
     throw std::runtime_error("SIMCUDA_KERNELS: wanted whole nanoseconds up to an hour in '" +
                              whole + "', got '" + std::string(text) + "'");
   }
-  return value;
+  return *value;
 }
 
 void add_rule(std::string name_part, std::uint64_t duration_ns) {

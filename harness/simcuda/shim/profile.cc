@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <vector>
 
+#include "base/number_text.h"
 #include "harness/simcuda/shim/cost.h"
 
 namespace simcuda {
@@ -62,12 +62,11 @@ std::vector<CostLevel> read_levels(const std::string& path, const std::string& k
   }
   std::vector<CostLevel> levels;
   for (const auto& [text, rows] : value.items()) {
-    std::uint64_t level = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), level);
-    if (error != std::errc() || end != text.data() + text.size()) {
+    const std::optional<std::uint64_t> level = allocmark::number_in_text<std::uint64_t>(text);
+    if (!level) {
       reject(path, "costs." + key + ": wanted a number for a level, got '" + text + "'");
     }
-    levels.push_back({.level = level, .rows = read_rows(path, key + "." + text, rows)});
+    levels.push_back({.level = *level, .rows = read_rows(path, key + "." + text, rows)});
   }
   std::ranges::sort(levels, {}, &CostLevel::level);
   return levels;

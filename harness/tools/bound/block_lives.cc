@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <optional>
 #include <sstream>
@@ -14,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/input_file.h"
+#include "base/number_text.h"
 #include "harness/core/replay/trace_blocks.h"
 #include "workloads/import/minimalloc_rows.h"
 #include "workloads/trace/byte_stream.h"
@@ -56,13 +56,12 @@ std::optional<std::array<std::size_t, 5>> places_of(const std::vector<std::strin
 
 std::uint64_t number_of(const std::string& path, std::uint64_t line, std::string_view column,
                         std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value > kBytesMax) {
+  const std::optional<std::uint64_t> value = number_in_text<std::uint64_t>(text);
+  if (!value || *value > kBytesMax) {
     throw block_error(path, line, fmt::format("'{}' is no number", column),
                       "a whole number from 0 to 2^60", text);
   }
-  return value;
+  return *value;
 }
 
 void add(NamedBlocks* named, BlockLife block, std::string name) {

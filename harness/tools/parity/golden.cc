@@ -1,11 +1,11 @@
 #include "harness/tools/parity/golden.h"
 
-#include <charconv>
 #include <unordered_map>
 
 #include <fmt/format.h>
 #include "allocators/caching/release.h"
 #include "base/error.h"
+#include "base/number_text.h"
 
 namespace allocmark::caching {
 namespace {
@@ -156,11 +156,9 @@ class Reader {
 
   template <typename Number>
   Number parse(std::string_view digits, int base) {
-    Number value = 0;
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
-    if (error != std::errc() || end != digits.data() + digits.size() || digits.empty()) fail_line();
-    return value;
+    const std::optional<Number> value = number_in_text<Number>(digits, base);
+    if (!value) fail_line();
+    return *value;
   }
   std::uint64_t number(std::string_view digits, int base) {
     return parse<std::uint64_t>(digits, base);

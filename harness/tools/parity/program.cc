@@ -5,16 +5,15 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <iterator>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "allocators/caching/config.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/number_text.h"
 #include "base/random.h"
 #include "harness/tools/parity/pool_steps.h"
 #include "workloads/trace/event_names.h"
@@ -131,9 +130,7 @@ std::string with(std::string_view text, char from, char to) {
 }
 
 std::uint64_t bytes_of(std::string_view text, std::uint64_t line) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size()) return value;
+  if (const auto value = number_in_text<std::uint64_t>(text)) return *value;
   throw_bad_row(line, {.what = "a number cannot be read",
                        .wanted = "bytes, as decimal digits",
                        .got = std::string(text)});

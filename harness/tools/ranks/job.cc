@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "harness/core/replay/kernel_source.h"
 #include "workloads/trace/parameters.h"
 #include "workloads/trace/source.h"
@@ -72,14 +73,10 @@ std::vector<RankSpec> ranks_of_job(const std::string& text, const JobWords& word
 
 // "2=TEXT" into the rank of that number, among those that there are.
 RankSpec& rank_named(std::vector<RankSpec>& ranks, const std::string& word, const char* option) {
-  std::uint32_t number = 0;
   const std::size_t equals = std::min(word.find('='), word.size());
-  const auto [end, error] = std::from_chars(word.data(), word.data() + equals, number);
+  const auto number = number_in_text<std::uint32_t>(std::string_view(word).substr(0, equals));
   const auto found = std::ranges::find(ranks, number, &RankSpec::number);
-  if (error == std::errc() && end == word.data() + equals && equals + 1 < word.size() &&
-      found != ranks.end()) {
-    return *found;
-  }
+  if (equals + 1 < word.size() && found != ranks.end()) return *found;
   std::vector<std::uint32_t> numbers;
   for (const RankSpec& rank : ranks) numbers.push_back(rank.number);
   throw UsageError({.what = "this names no rank and what it has",
