@@ -2,7 +2,6 @@
 // missing, parts that are not the whole.
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>

@@ -10,8 +10,6 @@
 // status, cause, texts, counters, optional_object, objects, histogram.
 #pragma once
 
-#include <string>
-
 #include "results/field.h"
 #include "results/latency_fields.h"
 #include "results/pass_fields.h"

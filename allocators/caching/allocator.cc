@@ -1,7 +1,6 @@
 #include "allocators/caching/allocator.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "allocators/caching/sizes.h"
 

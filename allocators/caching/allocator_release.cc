@@ -1,6 +1,5 @@
 // What the caching allocator does when memory is short: garbage collection, giving cached memory
 // back, and saying that nothing helped.
-#include <algorithm>
 
 #include "allocators/caching/allocator.h"
 #include "allocators/caching/sizes.h"

@@ -3,7 +3,6 @@
 // affair.
 #pragma once
 
-#include <cstdint>
 #include <deque>
 #include <vector>
 

@@ -1,6 +1,5 @@
 #include "allocators/caching/expandable.h"
 
-#include <algorithm>
 #include <exception>
 #include <optional>
 

@@ -2,7 +2,6 @@
 // torch.cuda.memory._snapshot().
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "allocators/caching/allocator.h"

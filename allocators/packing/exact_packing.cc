@@ -1,7 +1,6 @@
 #include "allocators/packing/exact_packing.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <numeric>
 #include <utility>

@@ -2,9 +2,7 @@
 #include "allocators/planned/plan.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
-#include <utility>
 
 #include "allocators/packing/packing.h"
 #include "base/divided_up.h"

@@ -1,7 +1,6 @@
 // The stream-ordered allocator behind the interface; see async.h.
 #include "allocators/simple/async.h"
 
-#include <cstring>
 #include <memory>
 #include <string>
 

@@ -5,7 +5,6 @@
 // of GMLake, https://arxiv.org/abs/2401.08156). Not thread-safe.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>

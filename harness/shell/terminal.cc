@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <cstring>
 
 #include <fmt/format.h>
 #include "base/number_text.h"

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>

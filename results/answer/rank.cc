@@ -2,7 +2,6 @@
 // numbers, and ranks the first by what a user pays.
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <numeric>
 #include <optional>
 #include <set>

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <set>
 #include <string>
-#include <utility>
 
 #include <fmt/format.h>
 

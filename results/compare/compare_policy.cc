@@ -2,7 +2,6 @@
 #include "results/compare/compare_policy.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <string_view>
 #include <utility>

@@ -5,7 +5,6 @@
 // results/compare/VERDICTS.md, "Safety", has the rule.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "results/compare/compare.h"

@@ -5,7 +5,6 @@
 // tried.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string_view>
 

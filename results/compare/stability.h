@@ -3,7 +3,6 @@
 // out: findings with the numbers they rest on. Neither times nor checks allocators.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>

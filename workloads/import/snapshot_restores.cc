@@ -1,7 +1,6 @@
 #include "workloads/import/snapshot_restores.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace allocmark {
 namespace {

@@ -1,8 +1,6 @@
 // See compiled_parts.h.
 #include "workloads/model/compiled_parts.h"
 
-#include <utility>
-
 #include "base/divided_up.h"
 
 namespace allocmark {

@@ -1,7 +1,5 @@
 #include "workloads/model/float8.h"
 
-#include <utility>
-
 #include "workloads/model/functions.h"
 
 namespace allocmark {

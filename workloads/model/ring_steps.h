@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 #include "base/divided_up.h"
 #include "workloads/model/ring_attention.h"

@@ -2,8 +2,6 @@
 // block that would fit into the freed bytes if only they were in one piece; then everything is
 // freed. Repeated `rounds` times.
 #include <cstdint>
-#include <string>
-#include <vector>
 
 #include "base/bytes.h"
 #include "workloads/patterns/octave_sizes.h"

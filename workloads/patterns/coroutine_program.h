@@ -13,7 +13,6 @@
 #pragma once
 
 #include <coroutine>
-#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <utility>

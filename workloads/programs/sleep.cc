@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "workloads/trace/generated_source.h"

@@ -1,7 +1,6 @@
 #include "workloads/serving/scheduler.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/divided_up.h"
 

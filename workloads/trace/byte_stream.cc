@@ -5,7 +5,6 @@
 #include <zstd_errors.h>
 
 #include <array>
-#include <optional>
 #include <vector>
 
 #include <fmt/format.h>

@@ -1,7 +1,6 @@
 // What generators write into: the events of one batch, block ids that count up, and label indexes.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>

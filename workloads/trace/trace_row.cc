@@ -6,7 +6,6 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
-#include <limits>
 
 #include "base/nearest.h"
 #include "workloads/trace/event_names.h"

@@ -1,7 +1,6 @@
 // Patterns in blocks; see block_contents.h. This file checks.
 #include "harness/core/check/block_contents.h"
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <optional>

@@ -2,7 +2,6 @@
 #include "harness/core/check/lazy_pattern.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "harness/core/replay/block_pattern.h"
 

@@ -2,7 +2,6 @@
 #include "harness/core/check/stream_hazards.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <iterator>
 
 namespace allocmark {

@@ -2,7 +2,6 @@
 #include "harness/core/check/verify.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>

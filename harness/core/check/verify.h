@@ -4,10 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>

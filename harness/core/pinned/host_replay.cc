@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <set>
 #include <unordered_map>
-#include <vector>
 
 #include "allocators/host_caching/host_cache.h"
 #include "allocators/host_caching/host_driver.h"

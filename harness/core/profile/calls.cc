@@ -3,7 +3,6 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
-#include <vector>
 
 #include "allocators/cuda/cuda_check.h"
 #include "harness/core/profile/blocks.h"

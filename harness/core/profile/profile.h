@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <string_view>
 
 #include "harness/core/profile/device_facts.h"
 #include "harness/core/profile/recording.h"

@@ -3,8 +3,6 @@
 
 #include <dlfcn.h>
 
-#include <string>
-
 #include "base/error.h"
 
 namespace allocmark {

@@ -4,9 +4,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "harness/core/cell/cell.h"
 #include "harness/job/job.h"

@@ -5,10 +5,8 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <deque>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string_view>

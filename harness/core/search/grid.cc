@@ -1,7 +1,6 @@
 // The grid of settings.
 #include "harness/core/search/grid.h"
 
-#include <algorithm>
 #include <array>
 #include <string_view>
 

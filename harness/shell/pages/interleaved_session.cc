@@ -12,9 +12,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include "base/error.h"

@@ -2,7 +2,6 @@
 #include "harness/shell/question/card_choice.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,8 +1,6 @@
 // See known_allocators.h.
 #include "harness/shell/question/known_allocators.h"
 
-#include <string>
-
 #include "allocators/backend/backend.h"
 #include "allocators/registry.h"
 

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <memory>
 #include <vector>
 
 #include "harness/simcuda/core/order_clock.h"

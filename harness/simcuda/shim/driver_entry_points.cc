@@ -1,7 +1,6 @@
 // Driver functions by name: cudaGetDriverEntryPoint(ByVersion) and cuGetProcAddress. In: a name
 // without suffix, and the version of CUDA whose function is wanted. Out: our function of that name,
 // the newest that is no newer than that, found among our own exports.
-#include <algorithm>
 #include <string>
 #include <string_view>
 

@@ -1,6 +1,5 @@
 // The driver's log of errors, to which nothing is written here. In: callbacks. Out: handles of
 // them, and an empty log.
-#include <algorithm>
 #include <cstdio>
 #include <mutex>
 #include <set>

@@ -1,6 +1,4 @@
 // Names and texts of errors, from a table made at build time.
-#include <array>
-#include <string_view>
 
 #include "harness/simcuda/shim/call.h"
 

@@ -1,5 +1,4 @@
 // Events. In: handles. Out: what the core's stream order answers of what was recorded where.
-#include <cstdint>
 #include <mutex>
 
 #include "harness/simcuda/shim/call.h"

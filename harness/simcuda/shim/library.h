@@ -2,7 +2,6 @@
 // devices. In: the environment. Out: devices, or the reason why there are none.
 #pragma once
 
-#include <cstddef>
 #include <string>
 
 #include "harness/simcuda/shim/simulated_device.h"

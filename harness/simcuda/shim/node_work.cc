@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <variant>
 
 #include "harness/simcuda/shim/images.h"
 #include "harness/simcuda/shim/kernel_models.h"

@@ -1,7 +1,6 @@
 // The cudaMemPool functions: pools are made, set, trimmed and shared with peers. In: handles and
 // attributes. Out: what the core's pools answer, with the modelled time of releasing chunks. What
 // allocates from them is in async_memory.cc.
-#include <cstdint>
 #include <optional>
 
 #include "harness/simcuda/shim/call.h"

@@ -3,7 +3,6 @@
 // are set as a side effect.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <string>

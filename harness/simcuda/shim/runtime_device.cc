@@ -2,7 +2,6 @@
 // device numbers. Out: what the profile says about the device.
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <utility>
 

@@ -9,7 +9,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <utility>

@@ -2,7 +2,6 @@
 // In: what a person typed. Out: blocks with names. Errors are thrown.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

@@ -6,11 +6,9 @@
 #include <CLI/Formatter.hpp>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "allocators/packing/packing.h"

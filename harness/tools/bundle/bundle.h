@@ -3,7 +3,6 @@
 // must hold and what is checked stands in results/BUNDLES.md.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -2,11 +2,9 @@
 #include "harness/tools/bundle/bundle_rules.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <set>
 #include <sstream>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>

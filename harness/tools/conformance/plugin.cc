@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstring>
 #include <iterator>
-#include <utility>
 
 #include "allocators/cuda/cuda_check.h"
 #include "base/error.h"

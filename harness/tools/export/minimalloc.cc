@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <unordered_map>
-#include <utility>
 
 #include "workloads/import/minimalloc_rows.h"
 #include "workloads/trace/byte_stream.h"

@@ -1,6 +1,5 @@
 #include "harness/tools/fidelity/fidelity_replay.h"
 
-#include <cstddef>
 #include <map>
 #include <utility>
 

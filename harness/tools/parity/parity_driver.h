@@ -6,7 +6,6 @@
 #include <map>
 #include <set>
 #include <stdexcept>
-#include <string>
 #include <unordered_map>
 
 #include "allocators/cuda/driver.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
-#include <utility>
 
 #include "base/error.h"
 #include "harness/tools/parity/parity_trace.h"

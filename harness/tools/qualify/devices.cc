@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <iterator>
 #include <string>
-#include <string_view>
 
 #include <fmt/format.h>
 #include "allocators/cuda/cuda_check.h"

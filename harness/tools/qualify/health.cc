@@ -1,7 +1,6 @@
 // Test "health", the last one: what NVML says now, against what it said before the tests
 // ("before.NAME" in the readings) and during them ("during.NAME"). Touches no GPU.
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <string>
 

@@ -3,7 +3,6 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
-#include <string>
 
 #include <fmt/format.h>
 #include "allocators/cuda/cuda_check.h"

@@ -7,9 +7,6 @@
 // count, flag, verdict, direction, exit_code, object, objects, document (JSON of another kind).
 #pragma once
 
-#include <cstddef>
-#include <string>
-
 #include "harness/tools/qualify/result.h"
 #include "results/field.h"
 

@@ -2,7 +2,6 @@
 #include "harness/tools/reproduce/published.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <filesystem>
 #include <set>
 #include <utility>

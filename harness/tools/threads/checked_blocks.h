@@ -2,7 +2,6 @@
 // flow in; the first overlap flows out. This file checks: its lock would spoil times.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <map>

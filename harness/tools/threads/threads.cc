@@ -6,13 +6,11 @@
 
 #include <algorithm>
 #include <barrier>
-#include <cmath>
 #include <cstddef>
 #include <exception>
 #include <memory>
 #include <span>
 #include <thread>
-#include <utility>
 
 #include <fmt/format.h>
 #include "allocators/backend/backend.h"

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include <atomic>
-#include <cstring>
 #include <string>
 #include <unordered_set>
 #include <vector>

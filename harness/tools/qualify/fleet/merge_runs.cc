@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <map>
 #include <set>
-#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

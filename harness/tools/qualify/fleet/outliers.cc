@@ -5,7 +5,6 @@
 #include <cmath>
 #include <map>
 #include <set>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
