@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/bytes.h"
-
 namespace allocmark::bfc {
 namespace {
 

@@ -4,7 +4,6 @@
 
 #include <string_view>
 
-#include "allocators/cuda/cuda_check.h"
 #include "allocators/cuda/cuda_driver.h"
 #include "allocators/cuda/driver_entry_point.h"
 #include "allocators/cuda/driver_mapping.h"

@@ -10,7 +10,6 @@
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/cuda_driver.h"
-#include "allocators/cuda/device_memory.h"
 #include "allocators/ggml/ggml.h"
 #include "allocators/ggml/stack_pool.h"
 #include "allocators/ggml/stream_pools.h"

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include "allocators/registry.h"
 #include "base/error.h"
-#include "harness/core/device/runtime_select.h"
 #include "harness/core/run/suites.h"
 #include "workloads/trace_tools.h"
 

@@ -7,8 +7,6 @@
 #include <fmt/format.h>
 
 #include "allocators/cuda/cuda_check.h"
-#include "harness/core/replay/ballast.h"
-#include "harness/core/replay/block_pattern.h"
 
 namespace allocmark {
 

@@ -15,7 +15,6 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "harness/core/device/runtime_select.h"
 #include "harness/core/replay/kernel_source.h"
 
 namespace allocmark {

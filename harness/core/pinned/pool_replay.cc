@@ -6,7 +6,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/bytes.h"
 #include "harness/simcuda/core/device.h"
 #include "harness/simcuda/core/pinning_costs.h"
 

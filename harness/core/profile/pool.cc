@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "allocators/cuda/cuda_check.h"
-#include "base/bytes.h"
 #include "harness/core/profile/blocks.h"
 #include "harness/core/profile/pool_program.h"
 #include "harness/core/replay/ballast.h"

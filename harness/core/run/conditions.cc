@@ -23,7 +23,6 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "harness/core/run/run_folder.h"
-#include "results/json.h"
 
 namespace allocmark {
 namespace {

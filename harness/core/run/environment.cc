@@ -21,7 +21,6 @@
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/measure/clock.h"
 #include "results/derived.h"
-#include "results/json.h"
 
 namespace allocmark {
 namespace {

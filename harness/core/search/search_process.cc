@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "base/field_count.h"
 #include "base/json_text.h"
-#include "harness/job/interrupt.h"
 #include "harness/job/job.h"
 
 namespace allocmark {

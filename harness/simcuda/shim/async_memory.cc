@@ -8,8 +8,6 @@
 #include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/charge_pinning.h"
 #include "harness/simcuda/shim/host_pools.h"
-#include "harness/simcuda/shim/library.h"
-#include "harness/simcuda/shim/memory_bytes.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/twins.h"
 

@@ -3,7 +3,6 @@
 
 #include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/graph_api.h"
-#include "harness/simcuda/shim/library.h"
 
 namespace simcuda {
 namespace {

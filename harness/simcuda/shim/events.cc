@@ -3,7 +3,6 @@
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/capture.h"
-#include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/synchronize.h"
 #include "harness/simcuda/shim/twins.h"

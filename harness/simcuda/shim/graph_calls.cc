@@ -1,8 +1,6 @@
 // The exported functions of captures and graphs that the runtime and the driver have both: one line
 // for each pair. In: what programs call. Out: what graph_api.h answers.
-#include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/graph_api.h"
-#include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {

@@ -2,7 +2,6 @@
 // programs call, by the names that cuda.h gives them and by those without edge data. Out: what
 // graph_api.h answers.
 #include "harness/simcuda/shim/graph_api.h"
-#include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {

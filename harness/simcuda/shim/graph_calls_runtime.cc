@@ -1,7 +1,6 @@
 // The runtime's functions of captures and graphs whose types the driver names differently. In: what
 // programs call. Out: what graph_api.h answers.
 #include "harness/simcuda/shim/graph_api.h"
-#include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {

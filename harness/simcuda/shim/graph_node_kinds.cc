@@ -5,7 +5,6 @@
 #if CUDA_VERSION >= 13000
 
 #include "harness/simcuda/shim/graph_api.h"
-#include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/node_work.h"
 #include "harness/simcuda/shim/twins.h"
 

@@ -8,7 +8,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/graph_api.h"
 #include "harness/simcuda/shim/library.h"
 

@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "harness/simcuda/shim/graph_api.h"
-#include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/memory_copy.h"
 #include "harness/simcuda/shim/node_work.h"
 #include "harness/simcuda/shim/twins.h"

@@ -15,7 +15,6 @@
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/gaps.h"
-#include "harness/simcuda/shim/host_functions.h"
 #include "harness/simcuda/shim/images.h"
 #include "harness/simcuda/shim/kernel_models.h"
 #include "harness/simcuda/shim/sanitizers.h"

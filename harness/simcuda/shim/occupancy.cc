@@ -3,7 +3,6 @@
 // numbers of blocks, or the shared memory that so many leave to each.
 #include <algorithm>
 
-#include "harness/simcuda/shim/kernel_models.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/twins.h"
 

@@ -7,7 +7,6 @@
 
 #include "harness/simcuda/shim/contexts.h"
 #include "harness/simcuda/shim/host_memory.h"
-#include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/managed_memory.h"
 #include "harness/simcuda/shim/simulated_device.h"
 #include "harness/simcuda/shim/twins.h"

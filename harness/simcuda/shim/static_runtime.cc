@@ -29,7 +29,6 @@
 #include "harness/simcuda/core/units.h"
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/code_patch.h"
-#include "harness/simcuda/shim/function_names.h"
 #include "harness/simcuda/shim/kernel_registrations.h"
 #include "harness/simcuda/shim/older_runtime.h"
 #include "harness/simcuda/shim/sanitizers.h"

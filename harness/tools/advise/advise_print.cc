@@ -17,7 +17,6 @@
 #include "harness/core/search/search_process.h"
 #include "harness/shell/pages/run_output.h"
 #include "harness/shell/question/advise_keys.h"
-#include "harness/shell/terminal.h"
 #include "harness/tools/advise/advise_costs.h"
 #include "results/answer/answer.h"
 #include "results/answer/cause_words.h"

@@ -15,7 +15,6 @@
 #include "base/json_text.h"
 #include "base/sha256.h"
 #include "base/shell_text.h"
-#include "harness/core/run/conditions.h"
 #include "harness/core/run/run_folder.h"
 #include "harness/shell/pages/report_files.h"
 #include "harness/tools/bundle/private_words.h"

@@ -11,7 +11,6 @@
 #include "base/sha256.h"
 #include "results/columns/columns.h"
 #include "results/derived.h"
-#include "results/json.h"
 
 namespace allocmark {
 

@@ -19,7 +19,6 @@
 #include "harness/core/run/interleave.h"
 #include "harness/tools/bundle/bundle_rules.h"
 #include "results/cell_check.h"
-#include "results/columns/columns.h"
 #include "results/compare/compare_environment.h"
 #include "results/derived.h"
 #include "results/json.h"

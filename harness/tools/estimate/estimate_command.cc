@@ -11,7 +11,6 @@
 
 #include <fmt/format.h>
 
-#include "allocators/registry.h"
 #include "base/error.h"
 #include "base/own_process.h"
 #include "harness/core/device/runtime_select.h"

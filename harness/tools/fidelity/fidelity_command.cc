@@ -20,7 +20,6 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include "allocators/backend/backend.h"
 #include "allocators/registry.h"
 #include "base/error.h"
 #include "base/json_text.h"

@@ -32,7 +32,6 @@
 #include "harness/shell/question/card_choice.h"
 #include "harness/shell/question/job_release.h"
 #include "harness/shell/registry.h"
-#include "harness/shell/terminal.h"
 
 namespace allocmark {
 namespace {

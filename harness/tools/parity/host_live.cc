@@ -6,7 +6,6 @@
 #include <string>
 
 #include <fmt/format.h>
-#include "allocators/plugins/torch.h"
 #include "allocators/plugins/torch_host.h"
 #include "allocators/registry.h"
 #include "base/error.h"

@@ -15,7 +15,6 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/own_process.h"
-#include "harness/shell/registry.h"
 #include "harness/tools/parity/live_parity.h"
 #include "harness/tools/parity/parity_input.h"
 #include "harness/tools/parity/program.h"

@@ -12,7 +12,6 @@
 #include "base/number_text.h"
 #include "harness/core/replay/kernel_source.h"
 #include "workloads/trace/parameters.h"
-#include "workloads/trace/source.h"
 
 namespace allocmark {
 namespace {

@@ -17,7 +17,6 @@
 #include "base/input_file.h"
 #include "base/output_file.h"
 #include "base/shell_text.h"
-#include "base/stored_text.h"
 #include "harness/core/run/conditions.h"
 #include "harness/core/run/run_folder.h"
 #include "harness/shell/output_path.h"

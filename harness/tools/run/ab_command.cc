@@ -24,7 +24,6 @@
 #include "harness/shell/pages/interleaved_session.h"
 #include "harness/shell/pages/report_pages.h"
 #include "harness/shell/question/known_allocators.h"
-#include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"
 #include "harness/tools/run/run_options.h"
 #include "harness/tools/run/run_request.h"

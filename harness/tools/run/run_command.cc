@@ -37,7 +37,6 @@
 #include "harness/shell/pages/run_specs.h"
 #include "harness/shell/question/conf_warning.h"
 #include "harness/shell/question/known_allocators.h"
-#include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"
 #include "harness/tools/run/dealt_gpus.h"
 #include "harness/tools/run/named_pictures.h"

@@ -21,7 +21,6 @@
 #include "harness/core/run/plan.h"
 #include "harness/core/run/suites.h"
 #include "harness/shell/question/job_release.h"
-#include "harness/shell/question/known_allocators.h"
 #include "harness/shell/stray_word.h"
 #include "harness/tools/run/run_soak.h"
 #include "results/columns/columns.h"

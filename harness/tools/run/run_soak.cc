@@ -15,7 +15,6 @@
 #include "base/own_process.h"
 #include "base/shell_text.h"
 #include "base/streams.h"
-#include "harness/core/run/progress.h"
 #include "harness/job/interrupt.h"
 #include "harness/shell/terminal.h"
 #include "harness/tools/run/soak/soak_pair.h"

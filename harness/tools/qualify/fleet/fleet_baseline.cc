@@ -8,7 +8,6 @@
 #include <tuple>
 
 #include "base/median.h"
-#include "harness/tools/qualify/fleet/kinds.h"
 
 namespace allocmark::fleet {
 namespace {

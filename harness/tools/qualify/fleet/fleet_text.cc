@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/json_text.h"
-#include "harness/tools/qualify/judge.h"
 #include "results/columns/text.h"
 
 namespace allocmark::fleet {

@@ -9,10 +9,8 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include "base/json_text.h"
 #include "base/median.h"
 #include "harness/tools/qualify/fleet/kinds.h"
-#include "harness/tools/qualify/judge.h"
 
 namespace allocmark::fleet {
 namespace {

@@ -10,7 +10,6 @@
 #include "base/json_text.h"
 #include "harness/core/run/progress.h"
 #include "results/columns/text.h"
-#include "results/json.h"
 
 namespace allocmark {
 namespace {
