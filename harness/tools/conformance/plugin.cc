@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <iterator>
 
@@ -21,12 +20,6 @@ void find(void* library, const std::string& symbol, std::function<Result(Argumen
   void* const found = dlsym(library, symbol.c_str());
   if (found == nullptr) throw Broken{"it has no function " + symbol};
   function = reinterpret_cast<Result (*)(Arguments...)>(found);
-}
-
-std::int64_t steady_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
 }
 
 }  // namespace
@@ -76,25 +69,14 @@ void LiveRanges::add_apart(const Block& block) {
 template <typename Call>
 auto Scene::called(Call&& call) {
   struct Under {
-    explicit Under(Scene& of) : scene(of) {
-      scene.last_change_ns_ = steady_ns();
-      ++scene.begun_count_;
-    }
-    ~Under() {
-      scene.last_change_ns_ = steady_ns();
-      ++scene.ended_count_;
-    }
+    explicit Under(Scene& of) : scene(of) { ++scene.begun_count_; }
+    ~Under() { ++scene.ended_count_; }
     Under(const Under&) = delete;
     Under& operator=(const Under&) = delete;
     Scene& scene;
   };
   const Under under(*this);
   return call();
-}
-
-double Scene::under_way_s() const {
-  if (begun_count_ == ended_count_) return 0;
-  return static_cast<double>(steady_ns() - last_change_ns_) * 1e-9;
 }
 
 Block Scene::try_get(std::uint64_t size_bytes, cudaStream_t stream) {
@@ -107,8 +89,10 @@ Block Scene::try_get(std::uint64_t size_bytes, cudaStream_t stream) {
 
 Block Scene::get(std::uint64_t size_bytes, cudaStream_t stream) {
   Block block = try_get(size_bytes, stream);
-  expect(block.pointer != nullptr, fmt::format("{} got NULL with {} MiB of the device in use",
-                                               text_of(block), used_bytes() >> 20));
+  if (block.pointer == nullptr) {
+    throw Broken{fmt::format("{} got NULL with {} MiB of the device in use", text_of(block),
+                             used_bytes() >> 20)};
+  }
   return block;
 }
 
@@ -186,15 +170,18 @@ std::uint64_t Scene::total_bytes() const {
 unsigned char* Scene::bytes(const Block& block) const {
   if (!claims.real_memory) return nullptr;
   if (claims.side == MemorySide::Host) {
-    expect(is_pinned(block),
-           fmt::format("{} got {}, which is not so much pinned memory of the host", text_of(block),
-                       static_cast<const void*>(block.pointer)));
+    if (!is_pinned(block)) {
+      throw Broken{fmt::format("{} got {}, which is not so much pinned memory of the host",
+                               text_of(block), static_cast<const void*>(block.pointer))};
+    }
     return reinterpret_cast<unsigned char*>(block.pointer);
   }
   if (!simcu.present) return nullptr;
   void* const view = simcu.view(block.pointer, block.size_bytes);
-  expect(view != nullptr, fmt::format("{} got {}, which is not so much device memory",
-                                      text_of(block), static_cast<const void*>(block.pointer)));
+  if (view == nullptr) {
+    throw Broken{fmt::format("{} got {}, which is not so much device memory", text_of(block),
+                             static_cast<const void*>(block.pointer))};
+  }
   return static_cast<unsigned char*>(view);
 }
 

@@ -96,10 +96,9 @@ class Scene {
   // All work ends and what is cached goes back, where a function for that is named.
   void settle();
 
-  // Calls of the plugin that have ended, and since when one is under way and no other begins or
-  // ends; 0 where none is. For another thread.
+  // Calls of the plugin that have begun and ended. For another thread.
+  [[nodiscard]] std::uint64_t begun_count() const { return begun_count_; }
   [[nodiscard]] std::uint64_t ended_count() const { return ended_count_; }
-  [[nodiscard]] double under_way_s() const;
 
   [[nodiscard]] cudaStream_t make_stream() const;
   // Of the device, and pinned of the host on simcuda, which alone tells. On a GPU other things than
@@ -118,12 +117,11 @@ class Scene {
 
  private:
   [[nodiscard]] bool is_pinned(const Block& block) const;
-  // Calls the plugin, for under_way_s().
+  // Calls the plugin, and counts.
   template <typename Call>
   auto called(Call&& call);
 
   std::atomic<std::uint64_t> request_count_ = 0, begun_count_ = 0, ended_count_ = 0;
-  std::atomic<std::int64_t> last_change_ns_ = 0;  // by steady_clock
 };
 
 // "request 5 (4096 bytes)".

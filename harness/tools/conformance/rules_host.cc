@@ -111,25 +111,49 @@ std::int64_t sleeps_of_thread() {
   return usage.ru_nvcsw;
 }
 
+// A call that takes less has not slept: to sleep and to wake takes a thread longer.
+constexpr double kQuickCallS = 2e-6;
+// Between two pauses.
+constexpr std::uint64_t kStepsAtOnce = 200;
+
+// `count` steps, spread over `wall_s` of the clock: what goes on beside them for a while meets some.
+// The processor's time is asked for behind slow steps only, since asking takes longer than a step.
 template <typename Step>
-Stalls find_stalls(const Scene& scene, std::uint64_t count_min, double wall_s_min, Step&& step) {
+Stalls find_stalls(const Scene& scene, std::uint64_t count, double wall_s, Step&& step) {
   const SimcuThreadClock* const clock = scene.simcu.thread_clock();
   Stalls stalls;
   const double begin_s = clock_s(CLOCK_MONOTONIC);
-  std::int64_t sleeps = sleeps_of_thread();
-  double before_s = thread_cpu_s();
-  while (stalls.call_count < count_min || clock_s(CLOCK_MONOTONIC) - begin_s < wall_s_min) {
+  std::int64_t sleeps = 0;
+  double cpu_s = 0;  // of the thread before the step
+  double before_s = 0;
+  while (stalls.call_count < count) {
+    if (stalls.call_count % kStepsAtOnce == 0) {
+      const double share = static_cast<double>(stalls.call_count) / static_cast<double>(count);
+      const double ahead_s = begin_s + wall_s * share - clock_s(CLOCK_MONOTONIC);
+      if (ahead_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(ahead_s));
+      sleeps = sleeps_of_thread();
+      cpu_s = thread_cpu_s();
+      before_s = clock_s(CLOCK_MONOTONIC);
+    }
     const std::uint64_t driver_ns = clock->modelled_ns;
     step();
-    const double after_s = thread_cpu_s();
-    const std::int64_t slept = sleeps_of_thread();
     ++stalls.call_count;
-    if (clock->modelled_ns - driver_ns < kDriverWorkNs) {
-      stalls.sleep_count += slept > sleeps ? 1 : 0;
-      stalls.long_count += after_s - before_s > kLongCallS ? 1 : 0;
-      stalls.longest_s = std::max(stalls.longest_s, after_s - before_s);
+    double after_s = clock_s(CLOCK_MONOTONIC);
+    double took_s = after_s - before_s;
+    cpu_s += took_s;
+    if (took_s >= kQuickCallS) {
+      const std::int64_t slept = sleeps_of_thread();
+      const double cpu_now_s = thread_cpu_s();
+      took_s -= cpu_s - cpu_now_s;
+      if (clock->modelled_ns - driver_ns < kDriverWorkNs) {
+        stalls.sleep_count += slept > sleeps ? 1 : 0;
+        stalls.long_count += took_s > kLongCallS ? 1 : 0;
+        stalls.longest_s = std::max(stalls.longest_s, took_s);
+      }
+      sleeps = slept;
+      cpu_s = cpu_now_s;
+      after_s = clock_s(CLOCK_MONOTONIC);
     }
-    sleeps = slept;
     before_s = after_s;
   }
   return stalls;

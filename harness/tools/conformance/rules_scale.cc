@@ -60,9 +60,11 @@ std::string many_live(Scene& scene) {
   LiveRanges live;
   for (std::size_t i = 0; i < kLiveCount; ++i) {
     blocks.push_back(scene.try_get(1 + i % 512));
-    expect(blocks.back().pointer != nullptr,
-           fmt::format("{} got NULL while {} blocks lived and {} MiB of the device were in use",
-                       text_of(blocks.back()), i, scene.used_bytes() / kMiB));
+    if (blocks.back().pointer == nullptr) {
+      throw Broken{
+          fmt::format("{} got NULL while {} blocks lived and {} MiB of the device were in use",
+                      text_of(blocks.back()), i, scene.used_bytes() / kMiB)};
+    }
     live.add_apart(blocks.back());
   }
   scene.give_all(blocks);
