@@ -344,6 +344,7 @@ std::size_t simulate_again(
       CellSpec spec = wanted[i];
       // Results are told apart by their keys.
       if (std::ranges::find(specs, spec.key, &CellSpec::key) != specs.end()) break;
+      spec.times_host = false;
       spec.timeout_s = static_cast<std::uint64_t>(std::ceil(budget.left_s()));
       specs.push_back(std::move(spec));
     }

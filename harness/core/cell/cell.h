@@ -45,6 +45,9 @@ struct CellSpec {
   bool in_rounds = false;
   HostTarget host_target = {};
   bool record = true;  // false: the timed passes read no clock per call, and latencies stay empty
+  // False: neither the speed of the host nor what the harness itself takes is measured, for who
+  // looks at modelled times only.
+  bool times_host = true;
   std::uint64_t timeout_s =
       0;  // for the parent process, which ends a cell that takes longer; 0 = no limit
   std::string placements_path;  // golden of the checked pass (placement_recorder.h); empty = none

@@ -87,6 +87,7 @@ void CellRun::timed_passes() {
   result_.host_taken_bytes = resident_bytes - std::min(resident_bytes, resident_bytes_before_);
   fill_timed();
   fill_ideal_program();
+  if (!spec_.times_host) return;
   const LatencySummary overhead =
       null_overhead(trace_->prefix(kNullPrefixCountMax),
                     NullOverheadSetup{.clock = &clock_,
@@ -132,6 +133,7 @@ HostScale CellRun::least_disturbed_scale() const {
 
 // Beside each pass, since what disturbs the one disturbs the other.
 double CellRun::measure_reference() {
+  if (!spec_.times_host) return 0;
   const double reference_ns = reference_.measure_ns();
   const HostTarget& target = spec_.host_target;
   if (target.reference_ns > 0) {

@@ -33,11 +33,12 @@ CellResult without_result(const CellSpec& spec, const ChildOutcome& outcome, Cel
   return result;
 }
 
-// A program of another build may not say it.
+// A program of another build may not say them.
 constexpr std::string_view kPackedBytes = "packed_bytes";
+constexpr std::string_view kTimesHost = "times_host";
 
 // All that a cell is told, by name, as cells of other builds read it.
-static_assert(field_count<CellSpec>() == 15 && field_count<HostTarget>() == 2);
+static_assert(field_count<CellSpec>() == 16 && field_count<HostTarget>() == 2);
 template <typename Spec, typename Visit>
 void visit_fields(Spec& spec, Visit&& visit) {
   visit("key", spec.key);
@@ -56,6 +57,7 @@ void visit_fields(Spec& spec, Visit&& visit) {
   visit("placements_path", spec.placements_path);
   visit("timeline_path", spec.timeline_path);
   visit(kPackedBytes, spec.packed_bytes);
+  visit(kTimesHost, spec.times_host);
 }
 
 job::Json stored(const CellKey& key) { return parse_json(to_json_line(key)); }
@@ -89,7 +91,7 @@ job::Json Packed<CellSpec>::pack(const CellSpec& spec) {
 CellSpec Packed<CellSpec>::unpack(const job::Json& json) {
   CellSpec spec;
   visit_fields(spec, [&](std::string_view name, auto& value) {
-    if (name == kPackedBytes && !json.contains(name)) return;
+    if ((name == kPackedBytes || name == kTimesHost) && !json.contains(name)) return;
     take(json.at(name), value);
   });
   return spec;

@@ -309,11 +309,12 @@ bool set_cost_curves(CostId cost, const std::vector<CostLevel>& levels) {
     return false;
   }
   Levels& all = costs[static_cast<std::size_t>(cost)];
-  all = {};
+  // What is not used stays as it is: to clear all of it would take the start of a process 2 ms.
   all.level_count = levels.size();
   for (std::size_t i = 0; i < levels.size(); ++i) {
     Level& level = all.levels[i];
     level.log_level = log2_fixed(levels[i].level);
+    level.log_gap_inverse = 0;
     if (!fill_curve(level.curve, levels[i].rows)) {
       return false;
     }

@@ -54,7 +54,7 @@ gated fails_at_random 1 '^worse .* failed requests 0 -> ' --all "${exact[@]}" "$
 gated crashes 1 'result ok -> crashed' --all "${exact[@]}" "$example" "$faulty/gated_plugin_5.so" "${cells[@]}"
 # A waived rule does not end the gate: the comparison that follows sees what the rule would have said.
 gated waived 1 '^worse .* reserved peak' --waive 'rounding=it is known to be generous' --functions my_malloc,my_free,trim:my_trim,as:mine \
-  "$example" "$faulty/gated_plugin_2.so" --rounds 2 --policy "$work/coarse.json" -- --workload churn --capacity unlimited --min-effect 900%
+  "$example" "$faulty/gated_plugin_2.so" --rounds 2 --policy "$work/coarse.json" -- --workload churn:live_bytes=256MiB,events=20000 --capacity unlimited --min-effect 900%
 
 gated unreadable 2 'cannot read' "$example" "$work/nothing.so"
 gated alone 2 'two libraries' "$example"
