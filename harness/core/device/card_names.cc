@@ -6,9 +6,13 @@
 #include <cctype>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -209,22 +213,37 @@ std::optional<ServingCard> serving_card_of(std::string_view device, std::string_
   return ServingCard{.tflops = card->speed.tflops, .gb_per_second = card->speed.gb_per_second};
 }
 
+namespace {
+
+// The workload as it runs on that device; empty where it is no server. `note` says why it runs as
+// on another one.
+std::string placed_definition(const std::string& workload, const std::string& device,
+                              std::string_view gpu_name, std::string* note) {
+  // Any other figures show whether it serves.
+  constexpr ServingCard kOther{.tflops = 2, .gb_per_second = 2};
+  if (define_workload_on_card(workload, kOther).empty()) return {};
+  if (const std::optional<ServingCard> card = serving_card_of(device, gpu_name)) {
+    return define_workload_on_card(workload, *card);
+  }
+  *note = fmt::format(
+      "no row of cards.tsv says what {} computes: servers run as on an H200; "
+      "give them tflops= and bandwidth=",
+      gpu_name.empty() ? device : gpu_name);
+  return {};
+}
+
+}  // namespace
+
 std::string place_servers(std::vector<CellKey>* cells, std::string_view gpu_name) {
   std::string note;
+  // By workload and device: a run may have many cells of each, and scenarios are looked for in
+  // folders.
+  std::map<std::pair<std::string, std::string>, std::string> definitions;
   for (CellKey& cell : *cells) {
-    // Any other figures show whether it serves.
-    constexpr ServingCard kOther{.tflops = 2, .gb_per_second = 2};
-    if (define_workload_on_card(cell.workload_text(), kOther).empty()) continue;
-    const std::optional<ServingCard> card = serving_card_of(cell.device, gpu_name);
-    if (!card) {
-      note = fmt::format(
-          "no row of cards.tsv says what {} computes: servers run as on an H200; "
-          "give them tflops= and bandwidth=",
-          gpu_name.empty() ? cell.device : gpu_name);
-      continue;
-    }
-    std::string placed = define_workload_on_card(cell.workload_text(), *card);
-    if (!placed.empty()) cell.workload_definition = std::move(placed);
+    const std::string workload = cell.workload_text();
+    const auto [found, is_new] = definitions.try_emplace({workload, cell.device});
+    if (is_new) found->second = placed_definition(workload, cell.device, gpu_name, &note);
+    if (!found->second.empty()) cell.workload_definition = found->second;
   }
   return note;
 }
