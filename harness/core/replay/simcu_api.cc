@@ -19,11 +19,8 @@ void look_up(const char* name, Function& function) {
                                    .next = "build allocmark and simcuda from the same sources"});
 }
 
-}  // namespace
-
-SimcuApi SimcuApi::find() {
+SimcuApi all_functions() {
   SimcuApi api;
-  if (dlsym(RTLD_DEFAULT, "simcu_present") == nullptr) return api;
   look_up("simcu_thread_clock", api.thread_clock);
   look_up("simcu_launch", api.launch);
   look_up("simcu_enqueue", api.enqueue);
@@ -49,6 +46,14 @@ SimcuApi SimcuApi::find() {
   look_up("simcu_pinned_bytes", api.pinned_bytes);
   look_up("simcu_pinned_range", api.pinned_range);
   api.present = true;
+  return api;
+}
+
+}  // namespace
+
+SimcuApi SimcuApi::find() {
+  if (dlsym(RTLD_DEFAULT, "simcu_present") == nullptr) return {};
+  static const SimcuApi api = all_functions();  // who times calls asks again and again
   return api;
 }
 
