@@ -13,7 +13,7 @@ from pathlib import Path
 RUN = "run --workload file:{W}/good.csv -a native -d sim:h200 --passes 1 --allow-debug"
 AB = "run --workload gpt2_train_amp -d sim:h200 --capacity 1.05x --passes 1 --rounds 3 --rounds-max 3 --allow-debug --ab max_split_size_mb:128 unset"
 RANKS = "train:gpt2-124m,layers=1,batch=1,seq=64,steps=1,dp=2"
-QUALIFY = "qualify -d sim:h200 --seconds 1"
+QUALIFY = "qualify -d sim:h200 --level quick"
 GOLDENS = "tests/golden/caching/gpt2_train_amp.tar.gz"
 # Code, command line, environment. In this order: later rows use folders of earlier ones. 4! only where the machine has no GPU.
 ROWS = [

@@ -232,14 +232,14 @@ class Qualifications(Case):
                 profile["device"]["name"] = "NVIDIA H200" + words
                 path, out = self.work / f"{words}.json", self.work / "out"
                 path.write_text(json.dumps(profile))
-                text, log = call("qualify", "-d", f"sim:{path}", "--seconds", "1", "--node", "n" + words, "--out", out, codes=(0, 1))
+                text, log = call("qualify", "-d", f"sim:{path}", "--level", "quick", "--node", "n" + words, "--out", out, codes=(0, 1))
                 self.assert_plain(text + log)
                 for file in ("qualify.txt", "allocmark_qualify.prom"):
                     self.assert_plain((out / file).read_text())
                 self.assertNotIn("<script>alert", (out / "qualify.xml").read_text())
 
     def test_texts_of_nodes_stay_text_in_the_fleets_table(self):
-        call("qualify", "-d", "sim:h200", "--seconds", "1", "--node", "n1", "--out", self.work / "one", codes=(0, 1))
+        call("qualify", "-d", "sim:h200", "--level", "quick", "--node", "n1", "--out", self.work / "one", codes=(0, 1))
         found = json.loads((self.work / "one" / "qualify.json").read_text())
 
         def texts(value, place=()):
