@@ -116,8 +116,9 @@ constexpr double kQuickCallS = 2e-6;
 // Between two pauses.
 constexpr std::uint64_t kStepsAtOnce = 200;
 
-// `count` steps, spread over `wall_s` of the clock: what goes on beside them for a while meets some.
-// The processor's time is asked for behind slow steps only, since asking takes longer than a step.
+// `count` steps, spread over `wall_s` of the clock: what goes on beside them for a while meets
+// some. The processor's time is asked for behind slow steps only, since asking takes longer than a
+// step.
 template <typename Step>
 Stalls find_stalls(const Scene& scene, std::uint64_t count, double wall_s, Step&& step) {
   const SimcuThreadClock* const clock = scene.simcu.thread_clock();
