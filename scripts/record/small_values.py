@@ -23,12 +23,14 @@ BYTES_MAX = 1 << 20
 # Of the dispatcher: it comes before autograd, and nothing else uses it. Beside a TorchDispatchMode autograd adds gradients elsewhere.
 KEY_NAME = "TESTING_ONLY_GenericMode"
 KEY = torch._C._dispatch_key_parse(KEY_NAME)
+AFTER_KEY = torch._C._dispatch_keyset_full_after(KEY)
 # Place of the argument whose sum they read from the device themselves.
 COUNTED = {"aten::repeat_interleave.Tensor": 0, "aten::repeat_interleave.self_Tensor": 1}
 # What they return is a value of the device.
 READS = "aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal", "aten::allclose"
-# How much they choose hangs on a mask alone.
+# How much they choose hangs on a mask alone, which they count by an operator of their own.
 CHOOSING = "aten::index.Tensor", "aten::masked_select"
+COUNTING = *CHOOSING, "aten::_index_put_impl_", "aten::index_put_", "aten::index_put"
 # They write a tensor's description, not its values.
 WITHOUT_VALUES = "aten::detach", "aten::detach_", "aten::requires_grad_", "aten::retain_grad", "aten::set_data", "aten::record_stream"
 
@@ -123,14 +125,18 @@ class SmallValues:
                 operator = getattr(getattr(torch.ops.aten, operator_name), overload or "default")
             except AttributeError:  # of TorchScript
                 continue
-            self.libraries[1].impl(operator, functools.partial(self.call, operator), KEY_NAME)
+            self.libraries[1].impl(operator, functools.partial(self.call, operator), KEY_NAME, with_keyset=True)
         self.guard.__enter__()
         return self
 
     def __exit__(self, *failure):
         self.guard.__exit__(*failure)
 
-    def call(self, operator, *arguments, **options):
+    def call(self, operator, keys, *arguments, **options):
+        if operator.name() in COUNTING and any(tensor.dtype in (torch.bool, torch.uint8) for tensor in tensors_of(arguments)):
+            result = operator.redispatch(keys & AFTER_KEY, *arguments, **options)
+            with torch._C._ExcludeDispatchKeyGuard(self.others), torch.no_grad():
+                return self.finish(operator, arguments, options, result)
         with torch._C._ExcludeDispatchKeyGuard(self.others):
             if operator.name() in COUNTED and options.get("output_size") is None:
                 options = dict(options, output_size=self.count_of(arguments[COUNTED[operator.name()]]))

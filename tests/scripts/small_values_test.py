@@ -57,6 +57,20 @@ for _ in range(2):
     table.weight.grad = None
 end()
 """
+# Requests of the forward and of the backward pass.
+MASKED = """
+x = torch.ones(64, 128, 32, device="cuda", requires_grad=True)
+mask = torch.ones(64, 128, dtype=torch.bool, device="cuda")
+asked = lambda: torch.cuda.memory_stats()["allocation.all.allocated"]
+choice = CHOICE
+before = asked()
+chosen = x[choice]
+forward = asked() - before
+gradient = torch.ones_like(chosen)
+before = asked()
+chosen.backward(gradient)
+end(list(chosen.shape), forward, asked() - before)
+"""
 LARGE = """
 large = torch.zeros(1 << 20, device="cuda")
 end(large.sum().item(), bool(torch.isfinite(large).all()))
@@ -82,6 +96,13 @@ class SmallValues(unittest.TestCase):
 
     def test_values_decide_sizes(self):
         self.assertEqual(self.values(SIZES), [[3, 3, 3, 1, 2, 2], 3, [3, 2]])
+
+    def test_a_mask_counts_again_in_its_backward_pass(self):
+        chosen, by_mask, back_by_mask = self.values(MASKED.replace("CHOICE", "mask"))
+        _, by_places, back_by_places = self.values(MASKED.replace("CHOICE", "torch.nonzero(mask, as_tuple=True)"))
+        self.assertEqual(chosen, [64 * 128, 32])
+        self.assertGreater(by_mask, by_places)
+        self.assertEqual(back_by_mask - back_by_places, by_mask - by_places)
 
     def test_a_loop_ends_when_the_device_says_so(self):
         self.assertEqual(self.values(LOOP), [5])
