@@ -1,12 +1,15 @@
 """Charts as SVG files: well-formed, alone in the world, with the marks that the numbers ask for, and with names that stay text."""
 
+import re
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import pytest
 
 import chart_parts
 import charts as charts_module
 import conftest
+import facts
 import generate
 import svg
 
@@ -29,6 +32,13 @@ def charts(tmp_path_factory):
 def test_every_kind_of_chart_is_made(charts):
     kinds = {name.split("-", 2)[2].split("-")[0].removesuffix(".svg") for name in charts if name.startswith("experiment")}
     assert kinds - {"tails"} == {"cost", "latency", "memory", "oom", "slow", "timeline"}
+
+
+def test_every_cause_has_a_colour_of_its_own_in_both_themes():
+    sheet = (Path(charts_module.__file__).parent / "page" / "style.css").read_text()
+    colours = [re.findall(rf"--cause{number}: (#[0-9a-f]{{6}});", sheet) for number in range(len(facts.CAUSES))]
+    assert [len(one) for one in colours] == [2] * len(facts.CAUSES)
+    assert [len(set(theme)) for theme in zip(*colours)] == [len(facts.CAUSES)] * 2
 
 
 def test_nothing_but_shapes_and_text(charts):
