@@ -40,7 +40,7 @@ void add_why(CLI::App* app, WhyCommand* command) {
   app->add_option(
          "file", command->file,
          "A memory snapshot with history, as torch.cuda.memory._dump_snapshot() writes it; "
-         "or a text with an out-of-memory message, - for standard input")
+         "or a text with an out-of-memory message, - for standard input; or the message itself")
       ->required()
       ->type_name("FILE");
   app->add_option("--memory", command->memory,

@@ -7,7 +7,10 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <filesystem>
+#include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -67,14 +70,31 @@ message::FoundMessages messages_of_input() {
   return message::read_messages(kStandardInput);
 }
 
+// What was pasted where a file's name goes; nothing where it may be the name of a file.
+std::optional<message::FoundMessages> messages_of_argument(const std::string& given) {
+  std::error_code error;
+  if (std::filesystem::exists(given, error)) return std::nullopt;
+  message::MessageReader reader;
+  reader.add(given);
+  message::FoundMessages found = reader.finish();
+  constexpr std::size_t kPathBytesMax = 4096;
+  const bool may_be_name = given.size() < kPathBytesMax && given.find('\n') == std::string::npos;
+  if (found.messages.empty() && may_be_name) return std::nullopt;
+  return found;
+}
+
 }  // namespace
 
 bool answer_message(const std::string& given, const std::string& format,
                     const std::string& snapshot_option) {
   const std::string path = given == "-" ? kStandardInput : given;
-  const std::string name = path == kStandardInput ? "standard input" : path;
-  const message::FoundMessages found =
-      path == kStandardInput ? messages_of_input() : message::read_messages(path);
+  const std::optional<message::FoundMessages> pasted = messages_of_argument(path);
+  const std::string name = pasted                   ? "the message"
+                           : path == kStandardInput ? "standard input"
+                                                    : path;
+  const message::FoundMessages found = pasted                   ? *pasted
+                                       : path == kStandardInput ? messages_of_input()
+                                                                : message::read_messages(path);
   if (message::is_binary_head(found.head)) {
     if (path == kStandardInput) {
       throw UsageError({.what = "a snapshot cannot be read from standard input",
@@ -87,6 +107,7 @@ bool answer_message(const std::string& given, const std::string& format,
     refuse_text(name, path, found);
   }
   if (found.messages.empty()) {
+    if (pasted) refuse_text(name, kStandardInput, found);
     // A recording of another kind may have an error of its own.
     if (path != kStandardInput && recording_kind(path) == RecordingKind::PytorchSnapshot)
       return false;

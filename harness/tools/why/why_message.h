@@ -6,8 +6,9 @@
 namespace allocmark {
 
 // Answers on stdout where the file is a text with a message, and false where it is a snapshot.
-// "-" is standard input. Throws UsageError where it is neither, and where `snapshot_option`, an
-// option that was given and that a message cannot answer, is not empty.
+// "-" is standard input; a text that has a message and names no file is the message itself. Throws
+// UsageError where it is neither, and where `snapshot_option`, an option that was given and that a
+// message cannot answer, is not empty.
 [[nodiscard]] bool answer_message(const std::string& path, const std::string& format,
                                   const std::string& snapshot_option);
 

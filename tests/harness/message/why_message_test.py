@@ -90,6 +90,14 @@ class Inputs(Base):
         self.assertIn("546.00 MiB", self.why(self.file(gzip.compress(CACHED.encode()), "log.gz")))
         self.assertIn("546.00 MiB", self.why(self.file(CACHED.encode("utf-16"), "powershell.log")))
 
+    def test_the_message_itself_may_stand_for_a_file(self):
+        self.assertIn("the message: a request of 546.00 MiB", self.why(CACHED))
+        self.assertEqual(json.loads(self.why(CACHED, "--format", "json"))["cause"], "fragmentation_possible")
+        self.assertIn("546.00 MiB", self.why(f"Traceback (most recent call last):\n  File x\n{CACHED}\n"))
+        self.assertIn("paste the whole error", self.why("Traceback (most recent call last):\nRuntimeError: 3", code=2))
+        # A file of that name comes first.
+        self.assertIn("nor a text with an out-of-memory message", self.why(self.file("step 3\n", "Tried to allocate 2.00 GiB"), code=2))
+
     def test_a_person_may_paste_at_a_terminal_and_end_with_ctrl_d(self):
         terminal, end = pty.openpty()
         run = subprocess.Popen([ALLOCMARK, "why", "-"], stdin=end, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
