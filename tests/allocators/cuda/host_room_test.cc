@@ -68,13 +68,11 @@ TEST_CASE("a hole above the room is taken first where it is not filled") {
   constexpr std::size_t kHoleBytes = 44 * kMiB;
   const FilledHoles before(40 * kMiB);
   // A hole with something below it.
-  void* const hole =
-      mmap(nullptr, kHoleBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  void* const below =
-      mmap(nullptr, 4 * kMiB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  REQUIRE(hole != MAP_FAILED);
+  constexpr std::size_t kBelowBytes = 4 * kMiB;
+  void* const below = mmap(nullptr, kBelowBytes + kHoleBytes, PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   REQUIRE(below != MAP_FAILED);
-  munmap(hole, kHoleBytes);
+  munmap(static_cast<char*>(below) + kBelowBytes, kHoleBytes);
   std::uintptr_t begin = 0;
   const auto place_after_room = [&begin] {
     const HostRoom room;
@@ -87,7 +85,7 @@ TEST_CASE("a hole above the room is taken first where it is not filled") {
     place_after_room();
     CHECK(place_of_mapping(40 * kMiB) < begin + HostRoom::kBytes);
   }
-  munmap(below, 4 * kMiB);
+  munmap(below, kBelowBytes);
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

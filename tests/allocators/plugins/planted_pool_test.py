@@ -47,7 +47,7 @@ FAULTS = {
     "host_table": ("takes 1 GiB of the host's memory", "host-memory", "MiB more of the host's memory", []),
     "host_per_request": ("keeps 8 bytes of the host's memory a request", "host-growth", "8.0 bytes for each", []),
     "open_files": ("leaves a file open every 1,000 requests", "objects", "more open files", ["stalls"]),
-    "uptime": ("takes longer the more requests there were", "uptime", "ns after 80,000", ["stalls"]),
+    "uptime": ("takes longer the more requests there were", "uptime", "ns in the third", ["stalls"]),
     "stall": ("takes 3 ms in one request of 20,000", "stalls", "over 1 ms of processor time", []),
 }
 # Faults that keep all rules: what they do, the number that names them, how the gate says it.
