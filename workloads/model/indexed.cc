@@ -2,16 +2,19 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/divided_up.h"
 #include "workloads/model/functions.h"
 
 namespace allocmark {
 namespace {
 
+constexpr std::uint64_t kSortTile = 4608;  // CUB's, of pairs
+
 // CUB's radix sort of so many pairs, eight bits at a time: keys and values once more where one pass
 // is not enough, 1 KiB per tile of 4608, and bins and counters of each pass.
 std::uint64_t sort_scratch_bytes(std::uint64_t count, std::uint64_t pass_count) {
-  const std::uint64_t keys_bytes = pass_count > 1 ? (count * 8 + 255) / 256 * 256 : 0;
-  return keys_bytes * 2 + (count + 4607) / 4608 * 1024 + pass_count * 2048 + 511;
+  const std::uint64_t keys_bytes = pass_count > 1 ? rounded_up(count * 8, 256) : 0;
+  return keys_bytes * 2 + divided_up(count, kSortTile) * 1024 + pass_count * 2048 + 511;
 }
 
 // An embedding's indexes are sorted by all of their bits.
@@ -24,9 +27,9 @@ bool is_added_at_once(std::uint64_t row_count, std::uint64_t piece_count, std::u
   constexpr std::uint64_t kWarp = 32;
   constexpr std::uint64_t kThreadsMax = 1024;
   constexpr std::uint64_t kBlocksWanted = 4 * 132;
-  const std::uint64_t row_threads = (width + kWarp - 1) / kWarp * kWarp;
+  const std::uint64_t row_threads = rounded_up(width, kWarp);
   const std::uint64_t block_threads = std::min(row_threads, kThreadsMax);
-  const std::uint64_t blocks = (row_count * row_threads + block_threads - 1) / block_threads;
+  const std::uint64_t blocks = divided_up(row_count * row_threads, block_threads);
   return blocks < kBlocksWanted && piece_count > 4 * blocks;
 }
 
@@ -37,10 +40,8 @@ void embedding_backward(Tape& tape, Node& node, Backprop& b) {
   const auto scratch = [&tape](std::uint64_t size_bytes) {
     return tape.allocate(size_bytes, TensorKind::Workspace);
   };
-  // CUB's decoupled look-back: 16 bytes per tile of 4608.
-  const auto look_back = [&scratch](std::uint64_t items) {
-    const std::uint64_t states_bytes = (32 + (items + 4607) / 4608) * 16;
-    static_cast<void>(scratch((states_bytes + 255) / 256 * 256 + 511));
+  const auto look_back = [&tape](std::uint64_t items) {
+    take_look_back(tape, divided_up(items, kSortTile), 16);
   };
   Tensor rows;
   if (node.sizes[5] > 0) rows = tape.gradient(node.sizes[5]);
@@ -72,8 +73,7 @@ void embedding_backward(Tape& tape, Node& node, Backprop& b) {
   const Tensor piece_count = scratch(8);
   const std::uint64_t pieces_max = count / 10 + segments_max;
   const Tensor starts = scratch(pieces_max * 8);
-  const bool is_short =
-      is_added_at_once(std::min(count, node.sizes[3]), pieces_max, node.sizes[2] / 4);
+  const bool is_short = is_added_at_once(segments_max, pieces_max, node.sizes[2] / 4);
   const Tensor sums = scratch(pieces_max * (is_short ? 8 : node.sizes[2]));
   if (is_short && node.sizes[0] < node.sizes[2] * node.sizes[3]) {
     static_cast<void>(scratch(node.sizes[2] * node.sizes[3]));

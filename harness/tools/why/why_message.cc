@@ -24,9 +24,8 @@ namespace {
 
 constexpr const char* kStandardInput = "/dev/stdin";
 
-[[noreturn]] void refuse_text(const std::string& name, const std::string& path,
+[[noreturn]] void refuse_text(const std::string& name, bool is_file,
                               const message::FoundMessages& found) {
-  const bool is_file = path != kStandardInput;
   throw UsageError(
       {.what = "neither a memory snapshot of PyTorch nor a text with an out-of-memory message",
        .where = name,
@@ -38,7 +37,7 @@ constexpr const char* kStandardInput = "/dev/stdin";
                   : fmt::format("{} without such words", format_bytes(found.size_bytes)),
        .next = is_file ? "paste the whole error; for a trace or a log: allocmark run --workload "
                          "file:" +
-                             path
+                             name
                        : "paste the whole error"});
 }
 
@@ -87,31 +86,27 @@ std::optional<message::FoundMessages> messages_of_argument(const std::string& gi
 
 bool answer_message(const std::string& given, const std::string& format,
                     const std::string& snapshot_option) {
-  const std::string path = given == "-" ? kStandardInput : given;
-  const std::optional<message::FoundMessages> pasted = messages_of_argument(path);
-  const std::string name = pasted                   ? "the message"
-                           : path == kStandardInput ? "standard input"
-                                                    : path;
-  const message::FoundMessages found = pasted                   ? *pasted
-                                       : path == kStandardInput ? messages_of_input()
-                                                                : message::read_messages(path);
+  const std::optional<message::FoundMessages> pasted = messages_of_argument(given);
+  const bool is_file = !pasted && given != "-" && given != kStandardInput;
+  const std::string name = pasted ? "the message" : is_file ? given : "standard input";
+  const message::FoundMessages found = pasted    ? *pasted
+                                       : is_file ? message::read_messages(given)
+                                                 : messages_of_input();
   if (message::is_binary_head(found.head)) {
-    if (path == kStandardInput) {
+    if (!is_file) {
       throw UsageError({.what = "a snapshot cannot be read from standard input",
                         .where = name,
                         .wanted = "a text with an out-of-memory message",
                         .got = "a binary file",
                         .next = "name the snapshot's file: allocmark why oom.pickle"});
     }
-    if (recording_kind(path) == RecordingKind::PytorchSnapshot) return false;
-    refuse_text(name, path, found);
+    if (recording_kind(given) == RecordingKind::PytorchSnapshot) return false;
+    refuse_text(name, is_file, found);
   }
   if (found.messages.empty()) {
-    if (pasted) refuse_text(name, kStandardInput, found);
     // A recording of another kind may have an error of its own.
-    if (path != kStandardInput && recording_kind(path) == RecordingKind::PytorchSnapshot)
-      return false;
-    refuse_text(name, path, found);
+    if (is_file && recording_kind(given) == RecordingKind::PytorchSnapshot) return false;
+    refuse_text(name, is_file, found);
   }
   if (!snapshot_option.empty()) {
     throw UsageError({.what = "this option needs a memory snapshot",
