@@ -183,29 +183,19 @@ cudaError_t allocate_from_pool(ThreadState& thread, void** pointer, std::size_t 
                            : allocate_async(thread, pointer, size_bytes, object, stream);
 }
 
-void** as_pointers(CUdeviceptr* pointer) { return reinterpret_cast<void**>(pointer); }
-
 }  // namespace
 
-SIMCUDA_RUNTIME(cudaMallocAsync, (void** pointer, size_t size_bytes, cudaStream_t stream),
-                (size_bytes, number(stream)),
-                allocate_async(thread, pointer, size_bytes, nullptr, stream))
-SIMCUDA_DRIVER(cuMemAllocAsync, (CUdeviceptr * pointer, size_t size_bytes, CUstream stream),
-               (size_bytes, number(stream)),
-               allocate_async(thread, as_pointers(pointer), size_bytes, nullptr, stream))
-
-SIMCUDA_RUNTIME(cudaMallocFromPoolAsync,
-                (void** pointer, size_t size_bytes, cudaMemPool_t pool, cudaStream_t stream),
-                (size_bytes, number(pool), number(stream)),
-                allocate_from_pool(thread, pointer, size_bytes, pool, stream))
-SIMCUDA_DRIVER(cuMemAllocFromPoolAsync,
-               (CUdeviceptr * pointer, size_t size_bytes, CUmemoryPool pool, CUstream stream),
-               (size_bytes, number(pool), number(stream)),
-               allocate_from_pool(thread, as_pointers(pointer), size_bytes, pool, stream))
-
-SIMCUDA_RUNTIME(cudaFreeAsync, (void* pointer, cudaStream_t stream),
-                (number(pointer), number(stream)), free_async(thread, pointer, stream))
-SIMCUDA_DRIVER(cuMemFreeAsync, (CUdeviceptr pointer, CUstream stream), (pointer, number(stream)),
-               free_async(thread, reinterpret_cast<void*>(pointer), stream))
-
+SIMCUDA_PAIR(cudaMallocAsync, (void** pointer, size_t size_bytes, cudaStream_t stream),
+             cuMemAllocAsync, (CUdeviceptr * pointer, size_t size_bytes, CUstream stream),
+             (size_bytes, number(stream)),
+             allocate_async(thread, as_runtime<void**>(pointer), size_bytes, nullptr, stream))
+SIMCUDA_PAIR(cudaMallocFromPoolAsync,
+             (void** pointer, size_t size_bytes, cudaMemPool_t pool, cudaStream_t stream),
+             cuMemAllocFromPoolAsync,
+             (CUdeviceptr * pointer, size_t size_bytes, CUmemoryPool pool, CUstream stream),
+             (size_bytes, number(pool), number(stream)),
+             allocate_from_pool(thread, as_runtime<void**>(pointer), size_bytes, pool, stream))
+SIMCUDA_PAIR(cudaFreeAsync, (void* pointer, cudaStream_t stream), cuMemFreeAsync,
+             (CUdeviceptr pointer, CUstream stream), (number(pointer), number(stream)),
+             free_async(thread, as_runtime<void*>(pointer), stream))
 }  // namespace simcuda

@@ -290,5 +290,6 @@ template <class T>
 [[nodiscard]] inline std::uint64_t number(T* pointer) {
   return reinterpret_cast<std::uint64_t>(pointer);
 }
+[[nodiscard]] constexpr std::uint64_t number(CUdeviceptr address) { return address; }
 
 }  // namespace simcuda

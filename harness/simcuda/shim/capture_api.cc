@@ -76,8 +76,8 @@ cudaError_t api_capture_info(ThreadState& thread, cudaStream_t stream, CaptureAn
   if (answer.dependency_count != nullptr) *answer.dependency_count = info.dependency_count;
   // Plain edges are all zero, as is this.
   static const std::vector<cudaGraphEdgeData> plain(4096);
-  if (answer.edges != nullptr) {
-    *answer.edges = info.dependency_count <= plain.size() ? plain.data() : nullptr;
+  if (answer.edges != nullptr && info.dependency_count <= plain.size()) {
+    *answer.edges = plain.data();
   }
   return cudaSuccess;
 }

@@ -9,7 +9,6 @@
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
-#include "harness/simcuda/shim/synchronize.h"
 #include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
@@ -75,13 +74,6 @@ CUresult release_primary(CUdevice device) {
   while (count != 0 && !primary.retain_count.compare_exchange_weak(count, count - 1)) {
   }
   return count == 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
-}
-
-cudaError_t synchronize_context(ThreadState& thread) {
-  SimulatedDevice& device = *current_device(thread);
-  promise_after(thread, &device);
-  return synchronize(thread, device, CostId::DeviceSynchronize,
-                     [&] { return device.core.synchronize_device(thread.now_ns()); });
 }
 
 }  // namespace
@@ -159,14 +151,11 @@ SIMCUDA_EXPORT CUresult cuCtxPopCurrent(CUcontext* context) {
 
 SIMCUDA_DRIVER(cuCtxGetDevice, (CUdevice * device), (), give_value(device, thread.device))
 
-SIMCUDA_DRIVER(cuCtxSynchronize, (), (), synchronize_context(thread))
-
 SIMCUDA_EXPORT CUresult cuCtxGetFlags(unsigned int* flags) {
   return driver_call<"cuCtxGetFlags">({}, [&](ThreadState& thread) {
     const SimContext* const current = resolve_context(thread.context);
-    if (flags == nullptr || current == nullptr) {
-      return flags == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    }
+    if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (current == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     *flags = current->flags;
     return CUDA_SUCCESS;
   });
@@ -194,12 +183,10 @@ SIMCUDA_EXPORT CUresult cuCtxGetId(CUcontext context, unsigned long long* id) {
 // ---- those that programs make
 
 // The parameters choose an affinity, which changes nothing here.
-SIMCUDA_EXPORT CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* /*parameters*/,
-                                       unsigned int flags, CUdevice device) {
-  return driver_call<"cuCtxCreate">({flags, as_number(device)}, [&](ThreadState& thread) {
-    return create(thread, context, flags, device);
-  });
-}
+SIMCUDA_FUNCTION(driver_call, CUresult, cuCtxCreate_v4, "cuCtxCreate",
+                 (CUcontext * context, CUctxCreateParams* /*parameters*/, unsigned int flags,
+                  CUdevice device),
+                 (flags, as_number(device)), create(thread, context, flags, device))
 
 SIMCUDA_EXPORT CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* /*parameters*/,
                                        int /*count*/, unsigned int flags, CUdevice device) {
@@ -216,9 +203,8 @@ SIMCUDA_DRIVER(cuCtxDestroy, (CUcontext context), (number(context)), destroy(thr
 
 SIMCUDA_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   return driver_call<"cuDevicePrimaryCtxRetain">({as_number(device)}, [&](ThreadState&) {
-    if (context == nullptr || device_at(device) == nullptr) {
-      return context == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
-    }
+    if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (device_at(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     ++primary_context(device).retain_count;
     *context = handle(primary_context(device));
     return CUDA_SUCCESS;
@@ -240,9 +226,8 @@ SIMCUDA_EXPORT CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int
 SIMCUDA_EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int* flags,
                                                    int* active) {
   return driver_call<"cuDevicePrimaryCtxGetState">({as_number(device)}, [&](ThreadState&) {
-    if (device_at(device) == nullptr || flags == nullptr || active == nullptr) {
-      return device_at(device) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
-    }
+    if (device_at(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const SimContext& primary = primary_context(device);
     *flags = primary.flags;
     *active = primary.used_by_runtime || primary.retain_count != 0 ? 1 : 0;

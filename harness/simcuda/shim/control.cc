@@ -79,9 +79,8 @@ int enqueue(void* stream, LaunchCost cost, AsNode as_node, Enqueue operation) {
 // simcu_stream_end and simcu_device_end.
 template <class Ask>
 int ask_end(SimulatedDevice* device, std::uint64_t* end_ns, Ask ask) {
-  if (device == nullptr || end_ns == nullptr) {
-    return device == nullptr ? cudaErrorInvalidResourceHandle : cudaErrorInvalidValue;
-  }
+  if (device == nullptr) return cudaErrorInvalidResourceHandle;
+  if (end_ns == nullptr) return cudaErrorInvalidValue;
   const std::lock_guard lock(device->mutex);
   const Finish finish = ask(device->core.streams());
   if (finish.status != Status::Ok) {

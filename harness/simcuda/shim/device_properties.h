@@ -25,9 +25,6 @@ void fill_properties(const SimulatedDevice& device, cudaDeviceProp& properties);
 [[nodiscard]] std::string device_uuid_text(const SimulatedDevice& device);
 [[nodiscard]] std::string device_serial(const SimulatedDevice& device);
 
-// What the runtime's and the driver's functions of that name share.
-[[nodiscard]] cudaError_t give_pci_bus_id(char* text, int length, int index);
-[[nodiscard]] cudaError_t find_pci_bus_id(int* index, const char* text);
 // CUDA's version that the driver has: 13000 is 13.0.
 [[nodiscard]] int driver_version();
 

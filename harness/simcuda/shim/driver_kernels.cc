@@ -5,8 +5,8 @@
 
 #include "harness/simcuda/shim/images.h"
 #include "harness/simcuda/shim/kernel_models.h"
-#include "harness/simcuda/shim/module_call.h"
 #include "harness/simcuda/shim/simulated_device.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -37,9 +37,8 @@ cudaError_t launch_handle(ThreadState& thread, const void* handle, void** argume
 // A kernel and its function are one object.
 template <class Handle>
 CUresult same_kernel(Handle* result, const void* kernel) {
-  if (result == nullptr || !kernel_of(kernel)) {
-    return result == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-  }
+  if (result == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!kernel_of(kernel)) return CUDA_ERROR_INVALID_HANDLE;
   *result = reinterpret_cast<Handle>(const_cast<void*>(kernel));
   return CUDA_SUCCESS;
 }
@@ -47,18 +46,16 @@ CUresult same_kernel(Handle* result, const void* kernel) {
 template <class Handle>
 CUresult give_image(Handle* result, const void* handle) {
   const std::optional<LoadedKernel> kernel = kernel_of(handle);
-  if (result == nullptr || !kernel) {
-    return result == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-  }
+  if (result == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
   *result = reinterpret_cast<Handle>(const_cast<void*>(kernel->image));
   return CUDA_SUCCESS;
 }
 
 CUresult give_name(const char** name, const void* handle) {
   const char* const known = kernel_name(handle);
-  if (name == nullptr || known == nullptr) {
-    return name == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-  }
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (known == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *name = known;
   return CUDA_SUCCESS;
 }
@@ -137,50 +134,45 @@ CUresult give_loading_state(CUfunctionLoadingState* state, const void* kernel) {
 
 }  // namespace
 
-SIMCUDA_MODULE_CALL(cuKernelGetFunction, (CUfunction * function, CUkernel kernel), (number(kernel)),
-                    same_kernel(function, kernel))
-SIMCUDA_MODULE_CALL(cuKernelGetLibrary, (CUlibrary * library, CUkernel kernel), (number(kernel)),
-                    give_image(library, kernel))
-SIMCUDA_MODULE_CALL(cuFuncGetModule, (CUmodule * module, CUfunction function), (number(function)),
-                    give_image(module, function))
-SIMCUDA_MODULE_CALL(cuKernelGetName, (const char** name, CUkernel kernel), (number(kernel)),
-                    give_name(name, kernel))
-SIMCUDA_MODULE_CALL(cuFuncGetName, (const char** name, CUfunction function), (number(function)),
-                    give_name(name, function))
-SIMCUDA_MODULE_CALL(cuKernelGetParamInfo,
-                    (CUkernel kernel, size_t index, size_t* offset_bytes, size_t* size_bytes),
-                    (number(kernel), index),
-                    give_parameter(kernel, index, offset_bytes, size_bytes))
-SIMCUDA_MODULE_CALL(cuFuncGetParamInfo,
-                    (CUfunction function, size_t index, size_t* offset_bytes, size_t* size_bytes),
-                    (number(function), index),
-                    give_parameter(function, index, offset_bytes, size_bytes))
-SIMCUDA_MODULE_CALL(cuFuncGetAttribute,
-                    (int* value, CUfunction_attribute attribute, CUfunction function),
-                    (as_number(attribute), number(function)),
-                    give_attribute_of(thread, value, attribute, function))
-SIMCUDA_MODULE_CALL(cuKernelGetAttribute,
-                    (int* value, CUfunction_attribute attribute, CUkernel kernel,
-                     CUdevice /*device*/),
-                    (as_number(attribute), number(kernel)),
-                    give_attribute_of(thread, value, attribute, kernel))
-SIMCUDA_MODULE_CALL(cuFuncSetAttribute,
-                    (CUfunction function, CUfunction_attribute attribute, int value),
-                    (number(function), as_number(attribute), as_number(value)),
-                    set_attribute_of(attribute, value, function))
-SIMCUDA_MODULE_CALL(cuKernelSetAttribute,
-                    (CUfunction_attribute attribute, int value, CUkernel kernel,
-                     CUdevice /*device*/),
-                    (as_number(attribute), as_number(value), number(kernel)),
-                    set_attribute_of(attribute, value, kernel))
-SIMCUDA_MODULE_CALL(cuFuncSetCacheConfig, (CUfunction function, CUfunc_cache /*wanted*/),
-                    (number(function)), accept_for(function))
-SIMCUDA_MODULE_CALL(cuKernelSetCacheConfig,
-                    (CUkernel kernel, CUfunc_cache /*wanted*/, CUdevice /*device*/),
-                    (number(kernel)), accept_for(kernel))
-SIMCUDA_MODULE_CALL(cuFuncLoad, (CUfunction function), (number(function)), accept_for(function))
-SIMCUDA_MODULE_CALL(cuFuncIsLoaded, (CUfunctionLoadingState * state, CUfunction function),
-                    (number(function)), give_loading_state(state, function))
+SIMCUDA_DRIVER(cuKernelGetFunction, (CUfunction * function, CUkernel kernel), (number(kernel)),
+               same_kernel(function, kernel))
+SIMCUDA_DRIVER(cuKernelGetLibrary, (CUlibrary * library, CUkernel kernel), (number(kernel)),
+               give_image(library, kernel))
+SIMCUDA_DRIVER(cuFuncGetModule, (CUmodule * module, CUfunction function), (number(function)),
+               give_image(module, function))
+SIMCUDA_DRIVER(cuKernelGetName, (const char** name, CUkernel kernel), (number(kernel)),
+               give_name(name, kernel))
+SIMCUDA_DRIVER(cuFuncGetName, (const char** name, CUfunction function), (number(function)),
+               give_name(name, function))
+SIMCUDA_DRIVER(cuKernelGetParamInfo,
+               (CUkernel kernel, size_t index, size_t* offset_bytes, size_t* size_bytes),
+               (number(kernel), index), give_parameter(kernel, index, offset_bytes, size_bytes))
+SIMCUDA_DRIVER(cuFuncGetParamInfo,
+               (CUfunction function, size_t index, size_t* offset_bytes, size_t* size_bytes),
+               (number(function), index), give_parameter(function, index, offset_bytes, size_bytes))
+SIMCUDA_DRIVER(cuFuncGetAttribute,
+               (int* value, CUfunction_attribute attribute, CUfunction function),
+               (as_number(attribute), number(function)),
+               give_attribute_of(thread, value, attribute, function))
+SIMCUDA_DRIVER(cuKernelGetAttribute,
+               (int* value, CUfunction_attribute attribute, CUkernel kernel, CUdevice /*device*/),
+               (as_number(attribute), number(kernel)),
+               give_attribute_of(thread, value, attribute, kernel))
+SIMCUDA_DRIVER(cuFuncSetAttribute, (CUfunction function, CUfunction_attribute attribute, int value),
+               (number(function), as_number(attribute), as_number(value)),
+               set_attribute_of(attribute, value, function))
+SIMCUDA_DRIVER(cuKernelSetAttribute,
+               (CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice /*device*/),
+               (as_number(attribute), as_number(value), number(kernel)),
+               set_attribute_of(attribute, value, kernel))
+SIMCUDA_DRIVER(cuFuncSetCacheConfig, (CUfunction function, CUfunc_cache /*wanted*/),
+               (number(function)), accept_for(function))
+SIMCUDA_DRIVER(cuKernelSetCacheConfig,
+               (CUkernel kernel, CUfunc_cache /*wanted*/, CUdevice /*device*/), (number(kernel)),
+               accept_for(kernel))
+SIMCUDA_DRIVER(cuFuncLoad, (CUfunction function), (number(function)), accept_for(function))
+SIMCUDA_DRIVER(cuFuncIsLoaded, (CUfunctionLoadingState * state, CUfunction function),
+               (number(function)), give_loading_state(state, function))
 
 // ---- launches
 

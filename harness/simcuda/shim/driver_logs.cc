@@ -4,8 +4,8 @@
 #include <mutex>
 #include <set>
 
-#include "harness/simcuda/shim/module_call.h"
 #include "harness/simcuda/shim/sanitizers.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -56,19 +56,17 @@ CUresult write_text(char* buffer, size_t* size_bytes, unsigned int flags) {
 
 }  // namespace
 
-SIMCUDA_MODULE_CALL(cuLogsRegisterCallback,
-                    (CUlogsCallback callback, void* /*data*/, CUlogsCallbackHandle* handle), (),
-                    add_callback(callback, handle))
-SIMCUDA_MODULE_CALL(cuLogsUnregisterCallback, (CUlogsCallbackHandle handle), (number(handle)),
-                    remove_callback(handle))
-SIMCUDA_MODULE_CALL(cuLogsCurrent, (CUlogIterator * end, unsigned int flags), (flags),
-                    give_end(end, flags))
-SIMCUDA_MODULE_CALL(cuLogsDumpToFile,
-                    (CUlogIterator* /*begin*/, const char* path, unsigned int flags), (flags),
-                    write_file(path, flags))
-SIMCUDA_MODULE_CALL(cuLogsDumpToMemory,
-                    (CUlogIterator* /*begin*/, char* buffer, size_t* size_bytes,
-                     unsigned int flags),
-                    (flags), write_text(buffer, size_bytes, flags))
+SIMCUDA_DRIVER(cuLogsRegisterCallback,
+               (CUlogsCallback callback, void* /*data*/, CUlogsCallbackHandle* handle), (),
+               add_callback(callback, handle))
+SIMCUDA_DRIVER(cuLogsUnregisterCallback, (CUlogsCallbackHandle handle), (number(handle)),
+               remove_callback(handle))
+SIMCUDA_DRIVER(cuLogsCurrent, (CUlogIterator * end, unsigned int flags), (flags),
+               give_end(end, flags))
+SIMCUDA_DRIVER(cuLogsDumpToFile, (CUlogIterator* /*begin*/, const char* path, unsigned int flags),
+               (flags), write_file(path, flags))
+SIMCUDA_DRIVER(cuLogsDumpToMemory,
+               (CUlogIterator* /*begin*/, char* buffer, size_t* size_bytes, unsigned int flags),
+               (flags), write_text(buffer, size_bytes, flags))
 
 }  // namespace simcuda

@@ -16,20 +16,7 @@ namespace simcuda {
 namespace {
 
 CUresult to_result(Status status) {
-  switch (status) {
-    case Status::Ok:
-      return CUDA_SUCCESS;
-    case Status::OutOfMemory:
-      return CUDA_ERROR_OUT_OF_MEMORY;
-    case Status::InvalidValue:
-    case Status::InvalidHandle:
-      return CUDA_ERROR_INVALID_VALUE;
-    case Status::NotReady:
-      return CUDA_ERROR_NOT_READY;
-    case Status::Blocked:
-      return CUDA_ERROR_LAUNCH_TIMEOUT;
-  }
-  return CUDA_ERROR_UNKNOWN;
+  return status == Status::InvalidHandle ? CUDA_ERROR_INVALID_VALUE : as_result(to_error(status));
 }
 
 CUresult check_properties(ThreadState& thread, const CUmemAllocationProp* properties) {
@@ -46,9 +33,8 @@ CUresult check_properties(ThreadState& thread, const CUmemAllocationProp* proper
 CUresult reserve(ThreadState& thread, CUdeviceptr* pointer, std::size_t size_bytes,
                  std::size_t alignment_bytes, unsigned long long flags) {
   SimulatedDevice* device = current_device(thread);
-  if (pointer == nullptr || flags != 0 || device == nullptr) {
-    return device == nullptr ? CUDA_ERROR_NO_DEVICE : CUDA_ERROR_INVALID_VALUE;
-  }
+  if (device == nullptr) return CUDA_ERROR_NO_DEVICE;
+  if (pointer == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const TickScope ticks(thread);
   const std::lock_guard lock(device->mutex);
   thread.charge(CostId::AddressReserve, size_bytes);
@@ -225,9 +211,8 @@ SIMCUDA_EXPORT CUresult cuMemGetAllocationGranularity(size_t* granularity_bytes,
                                                       CUmemAllocationGranularity_flags) {
   return driver_call<"cuMemGetAllocationGranularity">({}, [&](ThreadState& thread) {
     const CUresult checked = check_properties(thread, properties);
-    if (granularity_bytes == nullptr || checked != CUDA_SUCCESS) {
-      return granularity_bytes == nullptr ? CUDA_ERROR_INVALID_VALUE : checked;
-    }
+    if (granularity_bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (checked != CUDA_SUCCESS) return checked;
     thread.charge(CostId::DeviceGetAttribute);
     *granularity_bytes = VirtualMemory::kGranularityBytes;
     return CUDA_SUCCESS;

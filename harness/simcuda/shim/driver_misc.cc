@@ -26,34 +26,18 @@ SIMCUDA_DRIVER(cuDeviceGetCount, (int* count), (), give_value(count, device_coun
 SIMCUDA_EXPORT CUresult cuDeviceGet(CUdevice* device, int index) {
   return driver_call<"cuDeviceGet">({static_cast<std::uint64_t>(index)}, [&](ThreadState& thread) {
     thread.charge(CostId::GetDevice);
-    if (device == nullptr || device_at(index) == nullptr) {
-      return device == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
-    }
+    if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (device_at(index) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     *device = index;
     return CUDA_SUCCESS;
   });
 }
 
-SIMCUDA_EXPORT CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute,
-                                             CUdevice index) {
-  return driver_call<"cuDeviceGetAttribute">(
-      {static_cast<std::uint64_t>(attribute)}, [&](ThreadState& thread) {
-        thread.charge(CostId::DeviceGetAttribute);
-        const SimulatedDevice* device = device_at(index);
-        if (value == nullptr || device == nullptr) {
-          return value == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
-        }
-        return device_attribute(*device, attribute, *value) ? CUDA_SUCCESS
-                                                            : CUDA_ERROR_INVALID_VALUE;
-      });
-}
-
 SIMCUDA_EXPORT CUresult cuDeviceGetName(char* name, int length, CUdevice index) {
   return driver_call<"cuDeviceGetName">({static_cast<std::uint64_t>(index)}, [&](ThreadState&) {
     const SimulatedDevice* device = device_at(index);
-    if (name == nullptr || length <= 0 || device == nullptr) {
-      return device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
-    }
+    if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    if (name == nullptr || length <= 0) return CUDA_ERROR_INVALID_VALUE;
     std::snprintf(name, static_cast<std::size_t>(length), "%s",
                   device->profile.device_name.c_str());
     return CUDA_SUCCESS;
@@ -64,9 +48,8 @@ SIMCUDA_EXPORT CUresult cuDeviceGetName(char* name, int length, CUdevice index) 
 SIMCUDA_EXPORT CUresult cuDeviceTotalMem(size_t* bytes, CUdevice index) {
   return driver_call<"cuDeviceTotalMem">({static_cast<std::uint64_t>(index)}, [&](ThreadState&) {
     const SimulatedDevice* device = device_at(index);
-    if (bytes == nullptr || device == nullptr) {
-      return bytes == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
-    }
+    if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     *bytes = device->core.total_bytes();
     return CUDA_SUCCESS;
   });
@@ -75,9 +58,8 @@ SIMCUDA_EXPORT CUresult cuDeviceTotalMem(size_t* bytes, CUdevice index) {
 SIMCUDA_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice index) {
   return driver_call<"cuDeviceGetUuid">({static_cast<std::uint64_t>(index)}, [&](ThreadState&) {
     const SimulatedDevice* device = device_at(index);
-    if (uuid == nullptr || device == nullptr) {
-      return uuid == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
-    }
+    if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     const std::array<std::uint8_t, 16> bytes = device_uuid(*device);
     std::memcpy(uuid->bytes, bytes.data(), bytes.size());
     return CUDA_SUCCESS;
@@ -87,20 +69,13 @@ SIMCUDA_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice index) {
 SIMCUDA_EXPORT CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice index) {
   return driver_call<"cuDeviceComputeCapability">({as_number(index)}, [&](ThreadState&) {
     const SimulatedDevice* device = device_at(index);
-    if (major == nullptr || minor == nullptr || device == nullptr) {
-      return device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
-    }
+    if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    if (major == nullptr || minor == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *major = device->profile.attributes.at(cudaDevAttrComputeCapabilityMajor);
     *minor = device->profile.attributes.at(cudaDevAttrComputeCapabilityMinor);
     return CUDA_SUCCESS;
   });
 }
-
-SIMCUDA_DRIVER(cuDeviceGetPCIBusId, (char* text, int length, CUdevice index), (as_number(index)),
-               give_pci_bus_id(text, length, index))
-
-SIMCUDA_DRIVER(cuDeviceGetByPCIBusId, (CUdevice * index, const char* text), (),
-               find_pci_bus_id(index, text))
 
 SIMCUDA_EXPORT CUresult cuDeviceGetLuid(char* luid, unsigned int* mask, CUdevice index) {
   return driver_call<"cuDeviceGetLuid">({as_number(index)}, [&](ThreadState&) {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "harness/simcuda/shim/images.h"
-#include "harness/simcuda/shim/module_call.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -43,9 +43,8 @@ CUresult give_kernels(Handle* result, unsigned int count_max, const void* image)
 }
 
 CUresult module_of_library(CUmodule* module, CUlibrary library) {
-  if (module == nullptr || !is_live_image(library)) {
-    return module == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-  }
+  if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_live_image(library)) return CUDA_ERROR_INVALID_HANDLE;
   *module = reinterpret_cast<CUmodule>(library);
   return CUDA_SUCCESS;
 }
@@ -58,55 +57,50 @@ CUresult give_loading_mode(CUmoduleLoadingMode* mode) {
 
 }  // namespace
 
-SIMCUDA_MODULE_CALL(cuModuleLoad, (CUmodule * module, const char* path), (),
-                    load_file(module, path))
-SIMCUDA_MODULE_CALL(cuModuleLoadData, (CUmodule * module, const void* image), (),
-                    load(module, image))
-SIMCUDA_MODULE_CALL(cuModuleLoadDataEx,
-                    (CUmodule * module, const void* image, unsigned int /*option_count*/,
-                     CUjit_option* /*options*/, void** /*values*/),
-                    (), load(module, image))
-SIMCUDA_MODULE_CALL(cuModuleLoadFatBinary, (CUmodule * module, const void* image), (),
-                    load(module, image))
-SIMCUDA_MODULE_CALL(cuModuleUnload, (CUmodule module), (number(module)),
-                    unload_image(thread, module))
-SIMCUDA_MODULE_CALL(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char* name),
-                    (number(module)), find(function, module, name))
-SIMCUDA_MODULE_CALL(cuModuleGetFunctionCount, (unsigned int* count, CUmodule module),
-                    (number(module)), count_kernels(count, module))
-SIMCUDA_MODULE_CALL(cuModuleEnumerateFunctions,
-                    (CUfunction * functions, unsigned int count, CUmodule module),
-                    (number(module), count), give_kernels(functions, count, module))
-SIMCUDA_MODULE_CALL(cuModuleGetGlobal,
-                    (CUdeviceptr * address, size_t* size_bytes, CUmodule module, const char* name),
-                    (number(module)), find_variable(thread, address, size_bytes, module, name))
-SIMCUDA_MODULE_CALL(cuModuleGetLoadingMode, (CUmoduleLoadingMode * mode), (),
-                    give_loading_mode(mode))
+SIMCUDA_DRIVER(cuModuleLoad, (CUmodule * module, const char* path), (), load_file(module, path))
+SIMCUDA_DRIVER(cuModuleLoadData, (CUmodule * module, const void* image), (), load(module, image))
+SIMCUDA_DRIVER(cuModuleLoadDataEx,
+               (CUmodule * module, const void* image, unsigned int /*option_count*/,
+                CUjit_option* /*options*/, void** /*values*/),
+               (), load(module, image))
+SIMCUDA_DRIVER(cuModuleLoadFatBinary, (CUmodule * module, const void* image), (),
+               load(module, image))
+SIMCUDA_DRIVER(cuModuleUnload, (CUmodule module), (number(module)), unload_image(thread, module))
+SIMCUDA_DRIVER(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char* name),
+               (number(module)), find(function, module, name))
+SIMCUDA_DRIVER(cuModuleGetFunctionCount, (unsigned int* count, CUmodule module), (number(module)),
+               count_kernels(count, module))
+SIMCUDA_DRIVER(cuModuleEnumerateFunctions,
+               (CUfunction * functions, unsigned int count, CUmodule module),
+               (number(module), count), give_kernels(functions, count, module))
+SIMCUDA_DRIVER(cuModuleGetGlobal,
+               (CUdeviceptr * address, size_t* size_bytes, CUmodule module, const char* name),
+               (number(module)), find_variable(thread, address, size_bytes, module, name))
+SIMCUDA_DRIVER(cuModuleGetLoadingMode, (CUmoduleLoadingMode * mode), (), give_loading_mode(mode))
 
-SIMCUDA_MODULE_CALL(cuLibraryLoadData,
-                    (CUlibrary * library, const void* image, CUjit_option* /*jit_options*/,
-                     void** /*jit_values*/, unsigned int /*jit_count*/,
-                     CUlibraryOption* /*options*/, void** /*values*/, unsigned int /*count*/),
-                    (), load(library, image))
-SIMCUDA_MODULE_CALL(cuLibraryLoadFromFile,
-                    (CUlibrary * library, const char* path, CUjit_option* /*jit_options*/,
-                     void** /*jit_values*/, unsigned int /*jit_count*/,
-                     CUlibraryOption* /*options*/, void** /*values*/, unsigned int /*count*/),
-                    (), load_file(library, path))
-SIMCUDA_MODULE_CALL(cuLibraryUnload, (CUlibrary library), (number(library)),
-                    unload_image(thread, library))
-SIMCUDA_MODULE_CALL(cuLibraryGetKernel, (CUkernel * kernel, CUlibrary library, const char* name),
-                    (number(library)), find(kernel, library, name))
-SIMCUDA_MODULE_CALL(cuLibraryGetKernelCount, (unsigned int* count, CUlibrary library),
-                    (number(library)), count_kernels(count, library))
-SIMCUDA_MODULE_CALL(cuLibraryEnumerateKernels,
-                    (CUkernel * kernels, unsigned int count, CUlibrary library),
-                    (number(library), count), give_kernels(kernels, count, library))
-SIMCUDA_MODULE_CALL(cuLibraryGetGlobal,
-                    (CUdeviceptr * address, size_t* size_bytes, CUlibrary library,
-                     const char* name),
-                    (number(library)), find_variable(thread, address, size_bytes, library, name))
-SIMCUDA_MODULE_CALL(cuLibraryGetModule, (CUmodule * module, CUlibrary library), (number(library)),
-                    module_of_library(module, library))
+SIMCUDA_DRIVER(cuLibraryLoadData,
+               (CUlibrary * library, const void* image, CUjit_option* /*jit_options*/,
+                void** /*jit_values*/, unsigned int /*jit_count*/, CUlibraryOption* /*options*/,
+                void** /*values*/, unsigned int /*count*/),
+               (), load(library, image))
+SIMCUDA_DRIVER(cuLibraryLoadFromFile,
+               (CUlibrary * library, const char* path, CUjit_option* /*jit_options*/,
+                void** /*jit_values*/, unsigned int /*jit_count*/, CUlibraryOption* /*options*/,
+                void** /*values*/, unsigned int /*count*/),
+               (), load_file(library, path))
+SIMCUDA_DRIVER(cuLibraryUnload, (CUlibrary library), (number(library)),
+               unload_image(thread, library))
+SIMCUDA_DRIVER(cuLibraryGetKernel, (CUkernel * kernel, CUlibrary library, const char* name),
+               (number(library)), find(kernel, library, name))
+SIMCUDA_DRIVER(cuLibraryGetKernelCount, (unsigned int* count, CUlibrary library), (number(library)),
+               count_kernels(count, library))
+SIMCUDA_DRIVER(cuLibraryEnumerateKernels,
+               (CUkernel * kernels, unsigned int count, CUlibrary library),
+               (number(library), count), give_kernels(kernels, count, library))
+SIMCUDA_DRIVER(cuLibraryGetGlobal,
+               (CUdeviceptr * address, size_t* size_bytes, CUlibrary library, const char* name),
+               (number(library)), find_variable(thread, address, size_bytes, library, name))
+SIMCUDA_DRIVER(cuLibraryGetModule, (CUmodule * module, CUlibrary library), (number(library)),
+               module_of_library(module, library))
 
 }  // namespace simcuda

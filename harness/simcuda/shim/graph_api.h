@@ -6,13 +6,6 @@
 
 namespace simcuda {
 
-// The driver's enumerators are the runtime's, and both are asked for as numbers.
-template <class Enum>
-int* as_int(Enum* value) {
-  static_assert(sizeof(Enum) == sizeof(int));
-  return reinterpret_cast<int*>(value);
-}
-
 // ---- capture
 [[nodiscard]] cudaError_t api_begin_capture(ThreadState& thread, cudaStream_t stream,
                                             cudaStreamCaptureMode mode);
@@ -33,7 +26,7 @@ struct CaptureAnswer {
   unsigned long long* id = nullptr;
   cudaGraph_t* graph = nullptr;
   const cudaGraphNode_t** dependencies = nullptr;
-  const void** edges = nullptr;
+  const cudaGraphEdgeData** edges = nullptr;
   std::size_t* dependency_count = nullptr;
 };
 [[nodiscard]] cudaError_t api_capture_info(ThreadState& thread, cudaStream_t stream,

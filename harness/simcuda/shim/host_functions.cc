@@ -109,10 +109,8 @@ SIMCUDA_EXPORT cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStream
   });
 }
 
-SIMCUDA_DRIVER(cuLaunchHostFunc, (CUstream stream, CUhostFn function, void* data), (number(stream)),
-               launch_host_function(thread, stream, function, data))
-
-SIMCUDA_RUNTIME(cudaLaunchHostFunc, (cudaStream_t stream, cudaHostFn_t function, void* data),
-                (number(stream)), launch_host_function(thread, stream, function, data))
+SIMCUDA_TWINS(cudaLaunchHostFunc, cuLaunchHostFunc,
+              (cudaStream_t stream, cudaHostFn_t function, void* data), (number(stream)),
+              launch_host_function(thread, stream, function, data))
 
 }  // namespace simcuda

@@ -326,14 +326,11 @@ SIMCUDA_TWINS(cudaHostUnregister, cuMemHostUnregister, (void* pointer), (number(
 SIMCUDA_TWINS(cudaHostGetFlags, cuMemHostGetFlags, (unsigned int* flags, void* pointer),
               (number(pointer)), host_flags(thread, flags, pointer))
 
-SIMCUDA_RUNTIME(cudaHostGetDevicePointer,
-                (void** device_pointer, void* pointer, unsigned int flags),
-                (number(pointer), flags), device_pointer_of(device_pointer, pointer, flags))
-
-SIMCUDA_DRIVER(cuMemHostGetDevicePointer,
-               (CUdeviceptr * device_pointer, void* pointer, unsigned int flags),
-               (number(pointer), flags),
-               device_pointer_of(reinterpret_cast<void**>(device_pointer), pointer, flags))
+SIMCUDA_PAIR(cudaHostGetDevicePointer, (void** device_pointer, void* pointer, unsigned int flags),
+             cuMemHostGetDevicePointer,
+             (CUdeviceptr * device_pointer, void* pointer, unsigned int flags),
+             (number(pointer), flags),
+             device_pointer_of(as_runtime<void**>(device_pointer), pointer, flags))
 
 SIMCUDA_RUNTIME(cudaPointerGetAttributes, (cudaPointerAttributes * attributes, const void* pointer),
                 (number(pointer)), pointer_attributes(thread, attributes, pointer))

@@ -53,18 +53,17 @@ cudaError_t get_memory(ThreadState& thread, Handle* handle, std::uint64_t addres
 }
 
 template <class Handle>
-cudaError_t open_memory(ThreadState& thread, std::uint64_t* address, const Handle& handle,
-                        unsigned flags) {
+cudaError_t open_memory(ThreadState& thread, void** pointer, const Handle& handle, unsigned flags) {
   const ShareRecord record = record_of(handle);
   SimulatedDevice* const device = current_device(thread);
-  if (address == nullptr || device == nullptr || flags != cudaIpcMemLazyEnablePeerAccess ||
+  if (pointer == nullptr || device == nullptr || flags != cudaIpcMemLazyEnablePeerAccess ||
       !is_sealed(record, SharedKind::Block)) {
     return cudaErrorInvalidValue;
   }
   if (record.process == getpid()) return cudaErrorDeviceUninitialized;
   const std::lock_guard lock(device->mutex);
   const SharedBlocks::Opened opened = device->shared.open(record);
-  if (opened.error == cudaSuccess) *address = opened.address;
+  if (opened.error == cudaSuccess) *pointer = reinterpret_cast<void*>(opened.address);
   return opened.error;
 }
 
@@ -104,44 +103,19 @@ cudaError_t open_event(ThreadState& thread, cudaEvent_t* result, const Handle& h
 
 }  // namespace
 
-SIMCUDA_RUNTIME(cudaIpcGetMemHandle, (cudaIpcMemHandle_t * handle, void* pointer),
-                (number(pointer)), get_memory(thread, handle, number(pointer)))
-SIMCUDA_DRIVER(cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr pointer), (pointer),
-               get_memory(thread, handle, pointer))
+SIMCUDA_PAIR(cudaIpcGetMemHandle, (cudaIpcMemHandle_t * handle, void* pointer), cuIpcGetMemHandle,
+             (CUipcMemHandle * handle, CUdeviceptr pointer), (number(pointer)),
+             get_memory(thread, handle, number(pointer)))
+SIMCUDA_PAIR(cudaIpcOpenMemHandle, (void** pointer, cudaIpcMemHandle_t handle, unsigned int flags),
+             cuIpcOpenMemHandle, (CUdeviceptr * pointer, CUipcMemHandle handle, unsigned int flags),
+             (flags), open_memory(thread, as_runtime<void**>(pointer), handle, flags))
 
-SIMCUDA_EXPORT cudaError_t cudaIpcOpenMemHandle(void** pointer, cudaIpcMemHandle_t handle,
-                                                unsigned int flags) {
-  return runtime_call<"cudaIpcOpenMemHandle">({flags}, [&](ThreadState& thread) {
-    std::uint64_t address = 0;
-    const cudaError_t error =
-        open_memory(thread, pointer == nullptr ? nullptr : &address, handle, flags);
-    if (error == cudaSuccess) *pointer = reinterpret_cast<void*>(address);
-    return error;
-  });
-}
-SIMCUDA_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr* pointer, CUipcMemHandle handle,
-                                           unsigned int flags) {
-  return driver_call<"cuIpcOpenMemHandle">({flags}, [&](ThreadState& thread) {
-    std::uint64_t address = 0;
-    const cudaError_t error =
-        open_memory(thread, pointer == nullptr ? nullptr : &address, handle, flags);
-    if (error == cudaSuccess) *pointer = address;
-    return as_result(error);
-  });
-}
-
-SIMCUDA_RUNTIME(cudaIpcCloseMemHandle, (void* pointer), (number(pointer)),
-                close_memory(number(pointer)))
-SIMCUDA_DRIVER(cuIpcCloseMemHandle, (CUdeviceptr pointer), (pointer), close_memory(pointer))
-
-SIMCUDA_RUNTIME(cudaIpcGetEventHandle, (cudaIpcEventHandle_t * handle, cudaEvent_t event),
-                (number(event)), get_event(handle, event))
-SIMCUDA_DRIVER(cuIpcGetEventHandle, (CUipcEventHandle * handle, CUevent event), (number(event)),
-               get_event(handle, event))
-
-SIMCUDA_RUNTIME(cudaIpcOpenEventHandle, (cudaEvent_t * event, cudaIpcEventHandle_t handle), (),
-                open_event(thread, event, handle))
-SIMCUDA_DRIVER(cuIpcOpenEventHandle, (CUevent * event, CUipcEventHandle handle), (),
-               open_event(thread, event, handle))
-
+SIMCUDA_PAIR(cudaIpcCloseMemHandle, (void* pointer), cuIpcCloseMemHandle, (CUdeviceptr pointer),
+             (number(pointer)), close_memory(number(pointer)))
+SIMCUDA_PAIR(cudaIpcGetEventHandle, (cudaIpcEventHandle_t * handle, cudaEvent_t event),
+             cuIpcGetEventHandle, (CUipcEventHandle * handle, CUevent event), (number(event)),
+             get_event(handle, event))
+SIMCUDA_PAIR(cudaIpcOpenEventHandle, (cudaEvent_t * event, cudaIpcEventHandle_t handle),
+             cuIpcOpenEventHandle, (CUevent * event, CUipcEventHandle handle), (),
+             open_event(thread, event, handle))
 }  // namespace simcuda

@@ -286,9 +286,8 @@ SIMCUDA_EXPORT cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes,
                                                  const void* function) {
   return runtime_call<"cudaFuncGetAttributes">({number(function)}, [&](ThreadState& thread) {
     const SimulatedDevice* device = current_device(thread);
-    if (device == nullptr || attributes == nullptr) {
-      return device == nullptr ? cudaErrorNoDevice : cudaErrorInvalidValue;
-    }
+    if (device == nullptr) return cudaErrorNoDevice;
+    if (attributes == nullptr) return cudaErrorInvalidValue;
     if (registered_kernel_name(function).empty()) {
       return cudaErrorInvalidDeviceFunction;
     }

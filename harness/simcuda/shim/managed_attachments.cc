@@ -26,13 +26,10 @@ cudaError_t attach(ThreadState& thread, cudaStream_t stream, std::uint64_t addre
 
 }  // namespace
 
-SIMCUDA_RUNTIME(cudaStreamAttachMemAsync,
-                (cudaStream_t stream, void* pointer, size_t size_bytes, unsigned int flags),
-                (number(stream), number(pointer), size_bytes, flags),
-                attach(thread, stream, number(pointer), size_bytes, flags))
-SIMCUDA_DRIVER(cuStreamAttachMemAsync,
-               (CUstream stream, CUdeviceptr pointer, size_t size_bytes, unsigned int flags),
-               (number(stream), pointer, size_bytes, flags),
-               attach(thread, stream, pointer, size_bytes, flags))
-
+SIMCUDA_PAIR(cudaStreamAttachMemAsync,
+             (cudaStream_t stream, void* pointer, size_t size_bytes, unsigned int flags),
+             cuStreamAttachMemAsync,
+             (CUstream stream, CUdeviceptr pointer, size_t size_bytes, unsigned int flags),
+             (number(stream), number(pointer), size_bytes, flags),
+             attach(thread, stream, number(pointer), size_bytes, flags))
 }  // namespace simcuda

@@ -271,14 +271,6 @@ cudaError_t range_attribute(ThreadState& thread, void* data, std::size_t data_by
       pointer, size_bytes);
 }
 
-#if CUDART_VERSION >= 13000
-cudaMemLocation as_runtime(const CUmemLocation& location) {
-  return {.type = static_cast<cudaMemLocationType>(location.type), .id = location.id};
-}
-#endif
-
-const void* pointer_of(CUdeviceptr address) { return reinterpret_cast<const void*>(address); }
-
 }  // namespace
 
 ManagedBlock managed_block(const void* pointer) {
@@ -327,63 +319,48 @@ SIMCUDA_DRIVER(cuMemAllocManaged, (CUdeviceptr * pointer, size_t size_bytes, uns
                (size_bytes, flags),
                allocate_managed(thread, reinterpret_cast<void**>(pointer), size_bytes, flags))
 
-SIMCUDA_RUNTIME(cudaMemRangeGetAttribute,
-                (void* data, size_t data_bytes, cudaMemRangeAttribute attribute,
-                 const void* pointer, size_t size_bytes),
-                (as_number(attribute), number(pointer), size_bytes),
-                range_attribute(thread, data, data_bytes, attribute, pointer, size_bytes))
-SIMCUDA_DRIVER(cuMemRangeGetAttribute,
-               (void* data, size_t data_bytes, CUmem_range_attribute attribute, CUdeviceptr pointer,
-                size_t size_bytes),
-               (as_number(attribute), pointer, size_bytes),
-               range_attribute(thread, data, data_bytes, attribute, pointer_of(pointer),
-                               size_bytes))
-
-SIMCUDA_RUNTIME(cudaMemRangeGetAttributes,
-                (void** data, size_t* data_bytes, cudaMemRangeAttribute* attributes, size_t count,
-                 const void* pointer, size_t size_bytes),
-                (count, number(pointer), size_bytes),
-                range_attributes(thread,
-                                 {.data = data,
-                                  .data_bytes = data_bytes,
-                                  .attributes = reinterpret_cast<const int*>(attributes),
-                                  .count = count},
-                                 pointer, size_bytes))
-SIMCUDA_DRIVER(cuMemRangeGetAttributes,
-               (void** data, size_t* data_bytes, CUmem_range_attribute* attributes, size_t count,
-                CUdeviceptr pointer, size_t size_bytes),
-               (count, pointer, size_bytes),
-               range_attributes(thread,
-                                {.data = data,
-                                 .data_bytes = data_bytes,
-                                 .attributes = reinterpret_cast<const int*>(attributes),
-                                 .count = count},
-                                pointer_of(pointer), size_bytes))
+SIMCUDA_PAIR(cudaMemRangeGetAttribute,
+             (void* data, size_t data_bytes, cudaMemRangeAttribute attribute, const void* pointer,
+              size_t size_bytes),
+             cuMemRangeGetAttribute,
+             (void* data, size_t data_bytes, CUmem_range_attribute attribute, CUdeviceptr pointer,
+              size_t size_bytes),
+             (as_number(attribute), number(pointer), size_bytes),
+             range_attribute(thread, data, data_bytes, attribute, as_runtime<const void*>(pointer),
+                             size_bytes))
+SIMCUDA_PAIR(cudaMemRangeGetAttributes,
+             (void** data, size_t* data_bytes, cudaMemRangeAttribute* attributes, size_t count,
+              const void* pointer, size_t size_bytes),
+             cuMemRangeGetAttributes,
+             (void** data, size_t* data_bytes, CUmem_range_attribute* attributes, size_t count,
+              CUdeviceptr pointer, size_t size_bytes),
+             (count, number(pointer), size_bytes),
+             range_attributes(thread,
+                              {.data = data,
+                               .data_bytes = data_bytes,
+                               .attributes = as_runtime<const int*>(attributes),
+                               .count = count},
+                              as_runtime<const void*>(pointer), size_bytes))
 
 // CUDA 12 has other arguments under these names.
 #if CUDART_VERSION >= 13000
-SIMCUDA_RUNTIME(cudaMemPrefetchAsync,
-                (const void* pointer, size_t size_bytes, cudaMemLocation location,
-                 unsigned int flags, cudaStream_t stream),
-                (number(pointer), size_bytes, number(stream)),
-                prefetch(thread, pointer, size_bytes, location, flags, stream))
-SIMCUDA_DRIVER(cuMemPrefetchAsync,
-               (CUdeviceptr pointer, size_t size_bytes, CUmemLocation location, unsigned int flags,
-                CUstream stream),
-               (pointer, size_bytes, number(stream)),
-               prefetch(thread, pointer_of(pointer), size_bytes, as_runtime(location), flags,
-                        stream))
-
-SIMCUDA_RUNTIME(cudaMemAdvise,
-                (const void* pointer, size_t size_bytes, cudaMemoryAdvise advice,
-                 cudaMemLocation location),
-                (number(pointer), size_bytes, as_number(advice)),
-                advise(thread, pointer, size_bytes, advice, location))
-SIMCUDA_DRIVER(cuMemAdvise,
-               (CUdeviceptr pointer, size_t size_bytes, CUmem_advise advice,
-                CUmemLocation location),
-               (pointer, size_bytes, as_number(advice)),
-               advise(thread, pointer_of(pointer), size_bytes, advice, as_runtime(location)))
+SIMCUDA_PAIR(cudaMemPrefetchAsync,
+             (const void* pointer, size_t size_bytes, cudaMemLocation location, unsigned int flags,
+              cudaStream_t stream),
+             cuMemPrefetchAsync,
+             (CUdeviceptr pointer, size_t size_bytes, CUmemLocation location, unsigned int flags,
+              CUstream stream),
+             (number(pointer), size_bytes, number(stream)),
+             prefetch(thread, as_runtime<const void*>(pointer), size_bytes,
+                      as_runtime<cudaMemLocation>(location), flags, stream))
+SIMCUDA_PAIR(cudaMemAdvise,
+             (const void* pointer, size_t size_bytes, cudaMemoryAdvise advice,
+              cudaMemLocation location),
+             cuMemAdvise,
+             (CUdeviceptr pointer, size_t size_bytes, CUmem_advise advice, CUmemLocation location),
+             (number(pointer), size_bytes, as_number(advice)),
+             advise(thread, as_runtime<const void*>(pointer), size_bytes, advice,
+                    as_runtime<cudaMemLocation>(location)))
 #endif
 
 }  // namespace simcuda

@@ -110,7 +110,8 @@ cudaError_t memory_info(ThreadState& thread, std::size_t* free_bytes, std::size_
 SIMCUDA_RUNTIME(cudaMalloc, (void** pointer, size_t size_bytes), (size_bytes),
                 allocate_memory(thread, pointer, size_bytes))
 
-SIMCUDA_RUNTIME(cudaFree, (void* pointer), (number(pointer)), free_memory(thread, pointer))
+SIMCUDA_PAIR(cudaFree, (void* pointer), cuMemFree, (CUdeviceptr pointer), (number(pointer)),
+             free_memory(thread, as_runtime<void*>(pointer)))
 
 SIMCUDA_EXPORT CUresult cuMemAlloc(CUdeviceptr* pointer, size_t size_bytes) {
   return driver_call<"cuMemAlloc">({size_bytes}, [&](ThreadState& thread) {
@@ -121,9 +122,6 @@ SIMCUDA_EXPORT CUresult cuMemAlloc(CUdeviceptr* pointer, size_t size_bytes) {
     return as_result(allocate_memory(thread, reinterpret_cast<void**>(pointer), size_bytes));
   });
 }
-
-SIMCUDA_DRIVER(cuMemFree, (CUdeviceptr pointer), (pointer),
-               free_memory(thread, reinterpret_cast<void*>(pointer)))
 
 SIMCUDA_RUNTIME(cudaMallocPitch,
                 (void** pointer, size_t* pitch_bytes, size_t width_bytes, size_t height),

@@ -18,9 +18,8 @@ struct BlockShape {
 
 cudaError_t blocks_per_processor(const ThreadState& thread, int* block_count, BlockShape block) {
   const SimulatedDevice* const device = current_device(thread);
-  if (block_count == nullptr || device == nullptr || block.thread_count <= 0) {
-    return device == nullptr ? cudaErrorNoDevice : cudaErrorInvalidValue;
-  }
+  if (device == nullptr) return cudaErrorNoDevice;
+  if (block_count == nullptr || block.thread_count <= 0) return cudaErrorInvalidValue;
   const auto limit = [&](cudaDeviceAttr id) { return device->profile.attributes.at(id); };
   *block_count = 0;
   const std::size_t block_bytes_max =
@@ -129,9 +128,8 @@ ClusterLaunch to_launch(const CUlaunchConfig& asked) {
 cudaError_t best_block(const ThreadState& thread, int* grid_min, int* block_threads,
                        CUoccupancyB2DSize bytes_of, BlockShape limits) {
   const SimulatedDevice* const device = current_device(thread);
-  if (grid_min == nullptr || block_threads == nullptr || device == nullptr) {
-    return device == nullptr ? cudaErrorNoDevice : cudaErrorInvalidValue;
-  }
+  if (device == nullptr) return cudaErrorNoDevice;
+  if (grid_min == nullptr || block_threads == nullptr) return cudaErrorInvalidValue;
   const auto limit = [&](cudaDeviceAttr id) { return device->profile.attributes.at(id); };
   int threads_max = limit(cudaDevAttrMaxThreadsPerBlock);
   if (limits.thread_count > 0) threads_max = std::min(threads_max, limits.thread_count);
@@ -153,53 +151,43 @@ cudaError_t best_block(const ThreadState& thread, int* grid_min, int* block_thre
 
 }  // namespace
 
-SIMCUDA_RUNTIME(cudaOccupancyMaxActiveBlocksPerMultiprocessor,
-                (int* block_count, const void* function, int block_size, size_t dynamic_bytes),
-                (number(function)),
-                blocks_per_processor(thread, block_count, {block_size, dynamic_bytes}))
+SIMCUDA_PAIR(cudaOccupancyMaxActiveBlocksPerMultiprocessor,
+             (int* block_count, const void* function, int block_size, size_t dynamic_bytes),
+             cuOccupancyMaxActiveBlocksPerMultiprocessor,
+             (int* block_count, CUfunction function, int block_size, size_t dynamic_bytes),
+             (number(function)),
+             blocks_per_processor(thread, block_count, {block_size, dynamic_bytes}))
 
-SIMCUDA_RUNTIME(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
-                (int* block_count, const void* function, int block_size, size_t dynamic_bytes,
-                 unsigned int flags),
-                (number(function), flags),
-                blocks_per_processor(thread, block_count, {block_size, dynamic_bytes}))
+SIMCUDA_PAIR(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+             (int* block_count, const void* function, int block_size, size_t dynamic_bytes,
+              unsigned int flags),
+             cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+             (int* block_count, CUfunction function, int block_size, size_t dynamic_bytes,
+              unsigned int flags),
+             (number(function), flags),
+             blocks_per_processor(thread, block_count, {block_size, dynamic_bytes}))
 
-SIMCUDA_RUNTIME(cudaOccupancyAvailableDynamicSMemPerBlock,
-                (size_t * dynamic_bytes, const void* function, int block_count, int block_size),
-                (number(function)),
-                bytes_left_per_block(thread, dynamic_bytes, block_count, block_size))
+SIMCUDA_PAIR(cudaOccupancyAvailableDynamicSMemPerBlock,
+             (size_t * dynamic_bytes, const void* function, int block_count, int block_size),
+             cuOccupancyAvailableDynamicSMemPerBlock,
+             (size_t * dynamic_bytes, CUfunction function, int block_count, int block_size),
+             (number(function)),
+             bytes_left_per_block(thread, dynamic_bytes, block_count, block_size))
 
-SIMCUDA_DRIVER(cuOccupancyAvailableDynamicSMemPerBlock,
-               (size_t * dynamic_bytes, CUfunction function, int block_count, int block_size),
-               (number(function)),
-               bytes_left_per_block(thread, dynamic_bytes, block_count, block_size))
-SIMCUDA_RUNTIME(cudaOccupancyMaxActiveClusters,
-                (int* cluster_count, const void* function, const cudaLaunchConfig_t* asked),
-                (number(function)),
-                asked == nullptr ? cudaErrorInvalidValue
-                                 : clusters_on_device(thread, cluster_count, to_launch(*asked)))
+SIMCUDA_PAIR(cudaOccupancyMaxActiveClusters,
+             (int* cluster_count, const void* function, const cudaLaunchConfig_t* asked),
+             cuOccupancyMaxActiveClusters,
+             (int* cluster_count, CUfunction function, const CUlaunchConfig* asked),
+             (number(function)),
+             asked == nullptr ? cudaErrorInvalidValue
+                              : clusters_on_device(thread, cluster_count, to_launch(*asked)))
 
-SIMCUDA_RUNTIME(cudaOccupancyMaxPotentialClusterSize,
-                (int* size, const void* function, const cudaLaunchConfig_t*), (number(function)),
-                largest_cluster(size))
+SIMCUDA_PAIR(cudaOccupancyMaxPotentialClusterSize,
+             (int* size, const void* function, const cudaLaunchConfig_t*),
+             cuOccupancyMaxPotentialClusterSize,
+             (int* size, CUfunction function, const CUlaunchConfig*), (number(function)),
+             largest_cluster(size))
 
-SIMCUDA_DRIVER(cuOccupancyMaxActiveClusters,
-               (int* cluster_count, CUfunction function, const CUlaunchConfig* asked),
-               (number(function)),
-               asked == nullptr ? cudaErrorInvalidValue
-                                : clusters_on_device(thread, cluster_count, to_launch(*asked)))
-SIMCUDA_DRIVER(cuOccupancyMaxPotentialClusterSize,
-               (int* size, CUfunction function, const CUlaunchConfig*), (number(function)),
-               largest_cluster(size))
-SIMCUDA_DRIVER(cuOccupancyMaxActiveBlocksPerMultiprocessor,
-               (int* block_count, CUfunction function, int block_size, size_t dynamic_bytes),
-               (number(function)),
-               blocks_per_processor(thread, block_count, {block_size, dynamic_bytes}))
-SIMCUDA_DRIVER(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
-               (int* block_count, CUfunction function, int block_size, size_t dynamic_bytes,
-                unsigned int flags),
-               (number(function), flags),
-               blocks_per_processor(thread, block_count, {block_size, dynamic_bytes}))
 SIMCUDA_DRIVER(cuOccupancyMaxPotentialBlockSize,
                (int* grid_min, int* block_size, CUfunction function, CUoccupancyB2DSize bytes_of,
                 size_t dynamic_bytes, int block_limit),

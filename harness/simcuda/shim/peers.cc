@@ -67,9 +67,8 @@ cudaError_t attribute(ThreadState& thread, int* value, cudaDeviceP2PAttr wanted,
 
 cudaError_t can_access_peer(ThreadState& thread, int* can_access, int index, int peer) {
   thread.charge(CostId::DeviceGetAttribute);
-  if (can_access == nullptr || device_at(index) == nullptr || device_at(peer) == nullptr) {
-    return can_access == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
-  }
+  if (can_access == nullptr) return cudaErrorInvalidValue;
+  if (device_at(index) == nullptr || device_at(peer) == nullptr) return cudaErrorInvalidDevice;
   *can_access = can_be_peers(index, peer) ? 1 : 0;
   return cudaSuccess;
 }
@@ -102,14 +101,11 @@ SIMCUDA_RUNTIME(cudaDeviceEnablePeerAccess, (int peer, unsigned int flags),
 
 SIMCUDA_RUNTIME(cudaDeviceDisablePeerAccess, (int peer), (as_number(peer)), disable(thread, peer))
 
-SIMCUDA_RUNTIME(cudaDeviceGetP2PAttribute, (int* value, cudaDeviceP2PAttr wanted, int from, int to),
-                (as_number(wanted), as_number(from), as_number(to)),
-                attribute(thread, value, wanted, from, to))
-
-SIMCUDA_DRIVER(cuDeviceGetP2PAttribute,
-               (int* value, CUdevice_P2PAttribute wanted, CUdevice from, CUdevice to),
-               (as_number(wanted), as_number(from), as_number(to)),
-               attribute(thread, value, static_cast<cudaDeviceP2PAttr>(wanted), from, to))
+SIMCUDA_PAIR(cudaDeviceGetP2PAttribute, (int* value, cudaDeviceP2PAttr wanted, int from, int to),
+             cuDeviceGetP2PAttribute,
+             (int* value, CUdevice_P2PAttribute wanted, CUdevice from, CUdevice to),
+             (as_number(wanted), as_number(from), as_number(to)),
+             attribute(thread, value, as_runtime<cudaDeviceP2PAttr>(wanted), from, to))
 
 SIMCUDA_DRIVER(cuCtxEnablePeerAccess, (CUcontext peer, unsigned int flags), (number(peer), flags),
                device_of(peer) < 0 ? cudaErrorDeviceUninitialized

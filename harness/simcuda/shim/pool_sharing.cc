@@ -82,9 +82,9 @@ cudaError_t export_pointer(ThreadState& thread, Data* data, std::uint64_t addres
 }
 
 template <class Data>
-cudaError_t import_pointer(std::uint64_t* address, cudaMemPool_t pool, const Data* data) {
+cudaError_t import_pointer(void** pointer, cudaMemPool_t pool, const Data* data) {
   const SimPool* const object = resolve_any_pool(pool);
-  if (address == nullptr || data == nullptr || object == nullptr || !object->is_imported) {
+  if (pointer == nullptr || data == nullptr || object == nullptr || !object->is_imported) {
     return cudaErrorInvalidValue;
   }
   const ShareRecord record = record_of(*data);
@@ -96,54 +96,32 @@ cudaError_t import_pointer(std::uint64_t* address, cudaMemPool_t pool, const Dat
   SimulatedDevice& device = *object->device;
   const std::lock_guard lock(device.mutex);
   const SharedBlocks::Opened opened = device.shared.open(record);
-  if (opened.error == cudaSuccess) *address = opened.address;
+  if (opened.error == cudaSuccess) *pointer = reinterpret_cast<void*>(opened.address);
   return opened.error;
 }
 
 }  // namespace
 
-SIMCUDA_RUNTIME(cudaMemPoolExportToShareableHandle,
-                (void* handle, cudaMemPool_t pool, cudaMemAllocationHandleType type,
-                 unsigned int flags),
-                (number(pool), as_number(type), flags), export_pool(handle, pool, type, flags))
-SIMCUDA_DRIVER(cuMemPoolExportToShareableHandle,
-               (void* handle, CUmemoryPool pool, CUmemAllocationHandleType type,
-                unsigned long long flags),
-               (number(pool), as_number(type), flags), export_pool(handle, pool, type, flags))
-
-SIMCUDA_RUNTIME(cudaMemPoolImportFromShareableHandle,
-                (cudaMemPool_t * pool, void* handle, cudaMemAllocationHandleType type,
-                 unsigned int flags),
-                (number(handle), as_number(type), flags),
-                import_pool(thread, pool, handle, type, flags))
-SIMCUDA_DRIVER(cuMemPoolImportFromShareableHandle,
-               (CUmemoryPool * pool, void* handle, CUmemAllocationHandleType type,
-                unsigned long long flags),
-               (number(handle), as_number(type), flags),
-               import_pool(thread, pool, handle, type, flags))
-
-SIMCUDA_RUNTIME(cudaMemPoolExportPointer, (cudaMemPoolPtrExportData * data, void* pointer),
-                (number(pointer)), export_pointer(thread, data, number(pointer)))
-SIMCUDA_DRIVER(cuMemPoolExportPointer, (CUmemPoolPtrExportData * data, CUdeviceptr pointer),
-               (pointer), export_pointer(thread, data, pointer))
-
-SIMCUDA_EXPORT cudaError_t cudaMemPoolImportPointer(void** pointer, cudaMemPool_t pool,
-                                                    cudaMemPoolPtrExportData* data) {
-  return runtime_call<"cudaMemPoolImportPointer">({number(pool)}, [&](ThreadState&) {
-    std::uint64_t address = 0;
-    const cudaError_t error = import_pointer(pointer == nullptr ? nullptr : &address, pool, data);
-    if (error == cudaSuccess) *pointer = reinterpret_cast<void*>(address);
-    return error;
-  });
-}
-SIMCUDA_EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr* pointer, CUmemoryPool pool,
-                                               CUmemPoolPtrExportData* data) {
-  return driver_call<"cuMemPoolImportPointer">({number(pool)}, [&](ThreadState&) {
-    std::uint64_t address = 0;
-    const cudaError_t error = import_pointer(pointer == nullptr ? nullptr : &address, pool, data);
-    if (error == cudaSuccess) *pointer = address;
-    return as_result(error);
-  });
-}
+SIMCUDA_PAIR(cudaMemPoolExportToShareableHandle,
+             (void* handle, cudaMemPool_t pool, cudaMemAllocationHandleType type,
+              unsigned int flags),
+             cuMemPoolExportToShareableHandle,
+             (void* handle, CUmemoryPool pool, CUmemAllocationHandleType type,
+              unsigned long long flags),
+             (number(pool), as_number(type), flags), export_pool(handle, pool, type, flags))
+SIMCUDA_PAIR(
+    cudaMemPoolImportFromShareableHandle,
+    (cudaMemPool_t * pool, void* handle, cudaMemAllocationHandleType type, unsigned int flags),
+    cuMemPoolImportFromShareableHandle,
+    (CUmemoryPool * pool, void* handle, CUmemAllocationHandleType type, unsigned long long flags),
+    (number(handle), as_number(type), flags), import_pool(thread, pool, handle, type, flags))
+SIMCUDA_PAIR(cudaMemPoolExportPointer, (cudaMemPoolPtrExportData * data, void* pointer),
+             cuMemPoolExportPointer, (CUmemPoolPtrExportData * data, CUdeviceptr pointer),
+             (number(pointer)), export_pointer(thread, data, number(pointer)))
+SIMCUDA_PAIR(cudaMemPoolImportPointer,
+             (void** pointer, cudaMemPool_t pool, cudaMemPoolPtrExportData* data),
+             cuMemPoolImportPointer,
+             (CUdeviceptr * pointer, CUmemoryPool pool, CUmemPoolPtrExportData* data),
+             (number(pool)), import_pointer(as_runtime<void**>(pointer), pool, data))
 
 }  // namespace simcuda

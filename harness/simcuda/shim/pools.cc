@@ -185,9 +185,8 @@ cudaError_t get_pool_access(ThreadState& thread, cudaMemAccessFlags* flags, cuda
 cudaError_t default_pool(ThreadState& thread, cudaMemPool_t* pool, int index) {
   thread.charge(CostId::DeviceGetAttribute);
   SimulatedDevice* device = device_at(index);
-  if (pool == nullptr || device == nullptr) {
-    return pool == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
-  }
+  if (pool == nullptr) return cudaErrorInvalidValue;
+  if (device == nullptr) return cudaErrorInvalidDevice;
   *pool = reinterpret_cast<cudaMemPool_t>(device->default_pool);
   return cudaSuccess;
 }
@@ -195,9 +194,8 @@ cudaError_t default_pool(ThreadState& thread, cudaMemPool_t* pool, int index) {
 cudaError_t current_pool(ThreadState& thread, cudaMemPool_t* pool, int index) {
   thread.charge(CostId::DeviceGetAttribute);
   SimulatedDevice* device = device_at(index);
-  if (pool == nullptr || device == nullptr) {
-    return pool == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
-  }
+  if (pool == nullptr) return cudaErrorInvalidValue;
+  if (device == nullptr) return cudaErrorInvalidDevice;
   const std::lock_guard lock(device->mutex);
   *pool = reinterpret_cast<cudaMemPool_t>(device->current_pool);
   return cudaSuccess;
@@ -257,16 +255,6 @@ cudaError_t set_pool_of_location(ThreadState& thread, const cudaMemLocation* loc
       {.allocation_type = allocation_type, .location_type = place->type, .location_id = place->id});
 }
 
-// The driver's structures are the runtime's under other names: fields, order and enumerators.
-static_assert(sizeof(CUmemPoolProps) == sizeof(cudaMemPoolProps));
-static_assert(sizeof(CUmemAccessDesc) == sizeof(cudaMemAccessDesc));
-static_assert(sizeof(CUmemLocation) == sizeof(cudaMemLocation));
-template <class Runtime, class Driver>
-const Runtime* as_runtime(const Driver* driver) {
-  static_assert(sizeof(Runtime) == sizeof(Driver) && alignof(Runtime) == alignof(Driver));
-  return reinterpret_cast<const Runtime*>(driver);
-}
-
 }  // namespace
 
 SIMCUDA_TWINS(cudaMemPoolDestroy, cuMemPoolDestroy, (cudaMemPool_t pool), (number(pool)),
@@ -281,79 +269,49 @@ SIMCUDA_TWINS(cudaDeviceGetMemPool, cuDeviceGetMemPool, (cudaMemPool_t * pool, i
 SIMCUDA_TWINS(cudaDeviceSetMemPool, cuDeviceSetMemPool, (int index, cudaMemPool_t pool),
               (as_number(index), number(pool)), set_current_pool(thread, index, pool))
 
-SIMCUDA_RUNTIME(cudaMemPoolCreate, (cudaMemPool_t * pool, const cudaMemPoolProps* properties), (),
-                create_pool(thread, pool, properties))
-SIMCUDA_DRIVER(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps* properties), (),
-               create_pool(thread, pool, as_runtime<cudaMemPoolProps>(properties)))
-
-SIMCUDA_RUNTIME(cudaMemPoolSetAttribute,
-                (cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value),
-                (number(pool), as_number(attribute)),
-                set_pool_attribute(thread, pool, attribute, value))
-SIMCUDA_DRIVER(cuMemPoolSetAttribute,
-               (CUmemoryPool pool, CUmemPool_attribute attribute, void* value),
-               (number(pool), as_number(attribute)),
-               set_pool_attribute(thread, pool, attribute, value))
-
-SIMCUDA_RUNTIME(cudaMemPoolGetAttribute,
-                (cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value),
-                (number(pool), as_number(attribute)),
-                get_pool_attribute(thread, pool, attribute, value))
-SIMCUDA_DRIVER(cuMemPoolGetAttribute,
-               (CUmemoryPool pool, CUmemPool_attribute attribute, void* value),
-               (number(pool), as_number(attribute)),
-               get_pool_attribute(thread, pool, attribute, value))
-
-SIMCUDA_RUNTIME(cudaMemPoolSetAccess,
-                (cudaMemPool_t pool, const cudaMemAccessDesc* descriptions, size_t count),
-                (number(pool), count), set_pool_access(thread, pool, descriptions, count))
-SIMCUDA_DRIVER(cuMemPoolSetAccess,
-               (CUmemoryPool pool, const CUmemAccessDesc* descriptions, size_t count),
-               (number(pool), count),
-               set_pool_access(thread, pool, as_runtime<cudaMemAccessDesc>(descriptions), count))
-
-SIMCUDA_RUNTIME(cudaMemPoolGetAccess,
-                (cudaMemAccessFlags * flags, cudaMemPool_t pool, cudaMemLocation* location),
-                (number(pool)), get_pool_access(thread, flags, pool, location))
-SIMCUDA_EXPORT CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool pool,
-                                           CUmemLocation* location) {
-  return driver_call<"cuMemPoolGetAccess">({number(pool)}, [&](ThreadState& thread) {
-    cudaMemAccessFlags answer = cudaMemAccessFlagsProtNone;
-    const cudaError_t error = get_pool_access(thread, flags == nullptr ? nullptr : &answer, pool,
-                                              as_runtime<cudaMemLocation>(location));
-    if (error == cudaSuccess) *flags = static_cast<CUmemAccess_flags>(answer);
-    return as_result(error);
-  });
-}
+SIMCUDA_PAIR(cudaMemPoolCreate, (cudaMemPool_t * pool, const cudaMemPoolProps* properties),
+             cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps* properties), (),
+             create_pool(thread, pool, as_runtime<const cudaMemPoolProps*>(properties)))
+SIMCUDA_PAIR(cudaMemPoolSetAttribute, (cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value),
+             cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void* value),
+             (number(pool), as_number(attribute)),
+             set_pool_attribute(thread, pool, attribute, value))
+SIMCUDA_PAIR(cudaMemPoolGetAttribute, (cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value),
+             cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void* value),
+             (number(pool), as_number(attribute)),
+             get_pool_attribute(thread, pool, attribute, value))
+SIMCUDA_PAIR(
+    cudaMemPoolSetAccess, (cudaMemPool_t pool, const cudaMemAccessDesc* descriptions, size_t count),
+    cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc* descriptions, size_t count),
+    (number(pool), count),
+    set_pool_access(thread, pool, as_runtime<const cudaMemAccessDesc*>(descriptions), count))
+SIMCUDA_PAIR(cudaMemPoolGetAccess,
+             (cudaMemAccessFlags * flags, cudaMemPool_t pool, cudaMemLocation* location),
+             cuMemPoolGetAccess,
+             (CUmemAccess_flags * flags, CUmemoryPool pool, CUmemLocation* location),
+             (number(pool)),
+             get_pool_access(thread, as_runtime<cudaMemAccessFlags*>(flags), pool,
+                             as_runtime<cudaMemLocation*>(location)))
 
 #if CUDART_VERSION >= 13000
-SIMCUDA_RUNTIME(cudaMemGetDefaultMemPool,
-                (cudaMemPool_t * pool, cudaMemLocation* location, cudaMemAllocationType type),
-                (as_number(type)),
-                pool_of_location(thread, pool, location, type, PoolRole::Default))
-SIMCUDA_DRIVER(cuMemGetDefaultMemPool,
-               (CUmemoryPool * pool, CUmemLocation* location, CUmemAllocationType type),
-               (as_number(type)),
-               pool_of_location(thread, pool, as_runtime<cudaMemLocation>(location), type,
-                                PoolRole::Default))
-
-SIMCUDA_RUNTIME(cudaMemGetMemPool,
-                (cudaMemPool_t * pool, cudaMemLocation* location, cudaMemAllocationType type),
-                (as_number(type)),
-                pool_of_location(thread, pool, location, type, PoolRole::Current))
-SIMCUDA_DRIVER(cuMemGetMemPool,
-               (CUmemoryPool * pool, CUmemLocation* location, CUmemAllocationType type),
-               (as_number(type)),
-               pool_of_location(thread, pool, as_runtime<cudaMemLocation>(location), type,
-                                PoolRole::Current))
-
-SIMCUDA_RUNTIME(cudaMemSetMemPool,
-                (cudaMemLocation * location, cudaMemAllocationType type, cudaMemPool_t pool),
-                (as_number(type), number(pool)), set_pool_of_location(thread, location, type, pool))
-SIMCUDA_DRIVER(cuMemSetMemPool,
-               (CUmemLocation * location, CUmemAllocationType type, CUmemoryPool pool),
-               (as_number(type), number(pool)),
-               set_pool_of_location(thread, as_runtime<cudaMemLocation>(location), type, pool))
+SIMCUDA_PAIR(cudaMemGetDefaultMemPool,
+             (cudaMemPool_t * pool, cudaMemLocation* location, cudaMemAllocationType type),
+             cuMemGetDefaultMemPool,
+             (CUmemoryPool * pool, CUmemLocation* location, CUmemAllocationType type),
+             (as_number(type)),
+             pool_of_location(thread, pool, as_runtime<cudaMemLocation*>(location), type,
+                              PoolRole::Default))
+SIMCUDA_PAIR(
+    cudaMemGetMemPool,
+    (cudaMemPool_t * pool, cudaMemLocation* location, cudaMemAllocationType type), cuMemGetMemPool,
+    (CUmemoryPool * pool, CUmemLocation* location, CUmemAllocationType type), (as_number(type)),
+    pool_of_location(thread, pool, as_runtime<cudaMemLocation*>(location), type, PoolRole::Current))
+SIMCUDA_PAIR(cudaMemSetMemPool,
+             (cudaMemLocation * location, cudaMemAllocationType type, cudaMemPool_t pool),
+             cuMemSetMemPool,
+             (CUmemLocation * location, CUmemAllocationType type, CUmemoryPool pool),
+             (as_number(type), number(pool)),
+             set_pool_of_location(thread, as_runtime<cudaMemLocation*>(location), type, pool))
 #endif
 
 }  // namespace simcuda

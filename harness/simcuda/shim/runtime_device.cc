@@ -16,19 +16,47 @@ namespace {
 
 cudaError_t give_properties(ThreadState& thread, cudaDeviceProp* properties, int index) {
   const SimulatedDevice* device = device_at(index);
-  if (properties == nullptr || device == nullptr) {
-    return properties == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
-  }
+  if (properties == nullptr) return cudaErrorInvalidValue;
+  if (device == nullptr) return cudaErrorInvalidDevice;
   thread.charge(CostId::GetDeviceProperties);
   fill_properties(*device, *properties);
   return cudaSuccess;
 }
 
+cudaError_t give_attribute(ThreadState& thread, int* value, int attribute, int index) {
+  thread.charge(CostId::DeviceGetAttribute);
+  const SimulatedDevice* device = device_at(index);
+  if (value == nullptr) return cudaErrorInvalidValue;
+  if (device == nullptr) return cudaErrorInvalidDevice;
+  return device_attribute(*device, attribute, *value) ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t give_pci_bus_id(char* text, int length, int index) {
+  const SimulatedDevice* device = device_at(index);
+  if (device == nullptr) return cudaErrorInvalidDevice;
+  if (text == nullptr || length <= 0) return cudaErrorInvalidValue;
+  const std::string id = pci_bus_id(*device);
+  std::snprintf(text, static_cast<std::size_t>(length), "%s", id.c_str());
+  return static_cast<std::size_t>(length) > id.size() ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t find_pci_bus_id(int* index, const char* text) {
+  if (index == nullptr || text == nullptr) {
+    return cudaErrorInvalidValue;
+  }
+  for (int i = 0; i < device_count(); ++i) {
+    if (same_pci_bus_id(*device_at(i), text)) {
+      *index = i;
+      return cudaSuccess;
+    }
+  }
+  return cudaErrorInvalidDevice;
+}
+
 cudaError_t get_limit(const ThreadState& thread, std::size_t* value, int limit) {
   SimulatedDevice* device = current_device(thread);
-  if (value == nullptr || device == nullptr) {
-    return value == nullptr ? cudaErrorInvalidValue : cudaErrorNoDevice;
-  }
+  if (value == nullptr) return cudaErrorInvalidValue;
+  if (device == nullptr) return cudaErrorNoDevice;
   const std::lock_guard lock(device->mutex);
   const auto found = device->limits.find(limit);
   if (found == device->limits.end()) {
@@ -59,29 +87,6 @@ int driver_version() {
   const SimulatedDevice* device = device_at(0);
   return device == nullptr ? CUDART_VERSION
                            : std::max(device->profile.cuda_version, CUDART_VERSION);
-}
-
-cudaError_t give_pci_bus_id(char* text, int length, int index) {
-  const SimulatedDevice* device = device_at(index);
-  if (text == nullptr || device == nullptr || length <= 0) {
-    return device == nullptr ? cudaErrorInvalidDevice : cudaErrorInvalidValue;
-  }
-  const std::string id = pci_bus_id(*device);
-  std::snprintf(text, static_cast<std::size_t>(length), "%s", id.c_str());
-  return static_cast<std::size_t>(length) > id.size() ? cudaSuccess : cudaErrorInvalidValue;
-}
-
-cudaError_t find_pci_bus_id(int* index, const char* text) {
-  if (index == nullptr || text == nullptr) {
-    return cudaErrorInvalidValue;
-  }
-  for (int i = 0; i < device_count(); ++i) {
-    if (same_pci_bus_id(*device_at(i), text)) {
-      *index = i;
-      return cudaSuccess;
-    }
-  }
-  return cudaErrorInvalidDevice;
 }
 
 SIMCUDA_EXPORT cudaError_t cudaGetDevice(int* index) {
@@ -136,35 +141,23 @@ SIMCUDA_RUNTIME(cudaGetDeviceFlags, (unsigned int* flags), (), give_value(flags,
 SIMCUDA_RUNTIME(cudaGetDeviceProperties, (cudaDeviceProp * properties, int index),
                 (as_number(index)), give_properties(thread, properties, index))
 
-SIMCUDA_EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int index) {
-  return runtime_call<"cudaDeviceGetAttribute">(
-      {as_number(attribute), as_number(index)}, [&](ThreadState& thread) {
-        thread.charge(CostId::DeviceGetAttribute);
-        const SimulatedDevice* device = device_at(index);
-        if (value == nullptr || device == nullptr) {
-          return value == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
-        }
-        return device_attribute(*device, attribute, *value) ? cudaSuccess : cudaErrorInvalidValue;
-      });
-}
+SIMCUDA_RUNTIME(cudaDeviceGetAttribute, (int* value, cudaDeviceAttr attribute, int index),
+                (as_number(attribute), as_number(index)),
+                give_attribute(thread, value, attribute, index))
+SIMCUDA_DRIVER(cuDeviceGetAttribute, (int* value, CUdevice_attribute attribute, CUdevice index),
+               (as_number(attribute)), give_attribute(thread, value, attribute, index))
 
-SIMCUDA_RUNTIME(cudaDeviceGetPCIBusId, (char* text, int length, int index), (as_number(index)),
-                give_pci_bus_id(text, length, index))
+SIMCUDA_TWINS(cudaDeviceGetPCIBusId, cuDeviceGetPCIBusId, (char* text, int length, int index),
+              (as_number(index)), give_pci_bus_id(text, length, index))
+SIMCUDA_TWINS(cudaDeviceGetByPCIBusId, cuDeviceGetByPCIBusId, (int* index, const char* text), (),
+              find_pci_bus_id(index, text))
 
-SIMCUDA_RUNTIME(cudaDeviceGetByPCIBusId, (int* index, const char* text), (),
-                find_pci_bus_id(index, text))
+SIMCUDA_PAIR(cudaDeviceGetLimit, (size_t * value, cudaLimit limit), cuCtxGetLimit,
+             (size_t * value, CUlimit limit), (as_number(limit)), get_limit(thread, value, limit))
 
-SIMCUDA_RUNTIME(cudaDeviceGetLimit, (size_t * value, cudaLimit limit), (as_number(limit)),
-                get_limit(thread, value, limit))
-
-SIMCUDA_RUNTIME(cudaDeviceSetLimit, (cudaLimit limit, size_t value), (as_number(limit), value),
-                set_limit(thread, limit, value))
-
-SIMCUDA_DRIVER(cuCtxGetLimit, (size_t * value, CUlimit limit), (as_number(limit)),
-               get_limit(thread, value, limit))
-
-SIMCUDA_DRIVER(cuCtxSetLimit, (CUlimit limit, size_t value), (as_number(limit), value),
-               set_limit(thread, limit, value))
+SIMCUDA_PAIR(cudaDeviceSetLimit, (cudaLimit limit, size_t value), cuCtxSetLimit,
+             (CUlimit limit, size_t value), (as_number(limit), value),
+             set_limit(thread, limit, value))
 
 SIMCUDA_RUNTIME(cudaRuntimeGetVersion, (int* version), (), give_value(version, CUDART_VERSION))
 
@@ -191,9 +184,8 @@ SIMCUDA_EXPORT cudaError_t cudaStreamGetDevResource(cudaStream_t stream, CUdevRe
   return runtime_call<"cudaStreamGetDevResource">(
       {number(stream), as_number(type)}, [&](ThreadState& state) {
         const SimulatedDevice* const device = current_device(state);
-        if (resource == nullptr || device == nullptr || type != CU_DEV_RESOURCE_TYPE_SM) {
-          return device == nullptr ? cudaErrorNoDevice : cudaErrorInvalidValue;
-        }
+        if (device == nullptr) return cudaErrorNoDevice;
+        if (resource == nullptr || type != CU_DEV_RESOURCE_TYPE_SM) return cudaErrorInvalidValue;
         constexpr unsigned kProcessorsOfGroup = 8;  // since 9.0, by NVIDIA's manual
         resource->type = CU_DEV_RESOURCE_TYPE_SM;
         resource->sm.smCount =

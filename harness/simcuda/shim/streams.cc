@@ -80,6 +80,14 @@ cudaError_t synchronize_stream(ThreadState& thread, cudaStream_t stream) {
                      [&] { return ref.device->core.synchronize_stream(ref.id, thread.now_ns()); });
 }
 
+cudaError_t synchronize_device(ThreadState& thread) {
+  SimulatedDevice* device = current_device(thread);
+  if (device == nullptr) return cudaErrorNoDevice;
+  promise_after(thread, device);
+  return synchronize(thread, *device, CostId::DeviceSynchronize,
+                     [&] { return device->core.synchronize_device(thread.now_ns()); });
+}
+
 // Sets `answer` to what `ask` says about the stream.
 template <class Answer, class Ask>
 cudaError_t ask_stream(ThreadState& thread, cudaStream_t stream, Answer* answer, Ask ask) {
@@ -170,17 +178,7 @@ SIMCUDA_TWINS(cudaStreamGetDevice, cuStreamGetDevice, (cudaStream_t stream, int*
               (number(stream)), stream_device(thread, stream, index))
 #endif
 
-SIMCUDA_EXPORT cudaError_t cudaDeviceSynchronize() {
-  return runtime_call<"cudaDeviceSynchronize">({}, [&](ThreadState& thread) {
-    SimulatedDevice* device = current_device(thread);
-    if (device == nullptr) {
-      return cudaErrorNoDevice;
-    }
-    promise_after(thread, device);
-    return synchronize(thread, *device, CostId::DeviceSynchronize,
-                       [&] { return device->core.synchronize_device(thread.now_ns()); });
-  });
-}
+SIMCUDA_TWINS(cudaDeviceSynchronize, cuCtxSynchronize, (), (), synchronize_device(thread))
 
 SIMCUDA_DRIVER(cuStreamGetCtx, (CUstream stream, CUcontext* context), (number(stream)),
                stream_context(thread, stream, context))
