@@ -2,7 +2,7 @@
 """Holds the code to the plan of rooms. A room is a folder whose CMakeLists.txt calls allocmark_room; its USES name the rooms
 that it may include. Prints file:line and the rule for: an include that USES does not name, a USES that nothing needs, a
 circle of rooms, a tool that includes another tool, an arrow back from below the harness into it, a source file outside any room,
-a room without a README, a README whose "May include" is not what USES name.
+a room without a README, a README whose "May include" is not what USES name, a file that the README of its folder does not name.
 
 scripts/check/rooms.py          checks; exit code 1 where a rule is broken
 scripts/check/rooms.py --write  makes USES and "May include" say what is included
@@ -10,6 +10,7 @@ scripts/check/rooms.py --text   draws the rooms as a list, each with what it use
 scripts/check/rooms.py --dot    the same as a graph for Graphviz
 """
 import argparse
+import fnmatch
 import re
 import subprocess
 import sys
@@ -66,10 +67,10 @@ def room_of(path, known):
     return None
 
 
-def sources(root):
+def sources(root, endings=(".h", ".cc", ".cu", ".c")):
     names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True, check=True)
     for name in names.stdout.split():
-        if name.endswith((".h", ".cc", ".cu", ".c")) and not name.startswith("tests/") and (root / name).is_file():
+        if name.endswith(endings) and not name.startswith("tests/") and (root / name).is_file():
             yield name
 
 
@@ -180,6 +181,47 @@ def check_readme(root, room, targets):
         yield f'{room}/README.md:{line}: "May include" is not what USES name; write it: scripts/check/rooms.py --write'
 
 
+def spelled_out(text):
+    """The texts that a text with {one,other} stands for."""
+    choice = re.search(r"{([^{}]*)}", text)
+    if choice is None:
+        return [text]
+    return [each for one in choice[1].split(",") for each in spelled_out(text[: choice.start()] + one + text[choice.end() :])]
+
+
+def names_in(page):
+    """Files and folders that a README names in code or by a link: `a.h`, `a.*`, `a_{b,c}.cc` or `folder/`."""
+    for span in re.findall(r"`([^`\n]+)`|\]\(([^)\s]+)\)", page):
+        for text in spelled_out("".join(span)):
+            yield from text.replace(",", " ").split()
+
+
+def is_named(path, names):
+    """Whether names have the file, seen from their README, or its header, or a folder that it lies in."""
+    folders = {f"{parent.name}/" for parent in path.parents if parent.name}
+    for name in names:
+        if name.endswith("/") and f"{name.rstrip('/').rsplit('/', 1)[-1]}/" in folders:
+            return True
+        stem = name.rsplit("/", 1)[-1].rpartition(".")[0]
+        if stem.strip("*") and fnmatch.fnmatchcase(path.stem, stem):
+            return True
+    return False
+
+
+def check_named(root):
+    """A file that the README next above it does not name. Commands follow from the names of their folders."""
+    pages = {}
+    for name in sources(root, (".h", ".cc", ".cu", ".c", ".py", ".sh")):
+        path = Path(name)
+        folder = next((one for one in path.parents if (root / one / "README.md").is_file()), Path())
+        if folder == Path() or name.startswith("results/published/") or path.name.endswith("_command.cc"):
+            continue
+        if folder not in pages:
+            pages[folder] = list(names_in((root / folder / "README.md").read_text()))
+        if not is_named(path.relative_to(folder), pages[folder]):
+            yield f"{name}:1: {folder.as_posix()}/README.md does not name it; say there what it is for"
+
+
 def check(root):
     rooms = read_rooms(root)
     known = set(rooms) | set(PROGRAMS)
@@ -202,6 +244,7 @@ def check(root):
             if reason := check_arrow(room, target):
                 yield f"{room}/CMakeLists.txt:1: USES {target}: {reason}"
         yield from check_readme(root, room, targets)
+    yield from check_named(root)
     circle = find_circle(rooms)
     if circle:
         yield "a circle of rooms: " + " -> ".join(circle)

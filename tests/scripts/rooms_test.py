@@ -41,7 +41,7 @@ class Rooms(unittest.TestCase):
         uses = used if uses is None else uses
         names = "".join(f"  {one}\n" for one in sorted(uses))
         self.write(f"{room}/CMakeLists.txt", f"allocmark_room(\n  SOURCES\n  a.cc\n  USES\n{names}  COLD)\n")
-        self.write(f"{room}/README.md", f"# {room}\n\n## May include\n\n{rooms.may_include(sorted(uses))}\n\n## Limits\n\n- None.\n")
+        self.write(f"{room}/README.md", f"# {room}\n\n`a.*`\n\n## May include\n\n{rooms.may_include(sorted(uses))}\n\n## Limits\n\n- None.\n")
         self.write(f"{room}/a.h", "#pragma once\n")
         self.write(f"{room}/a.cc", "".join(f'#include "{one}/a.h"\n' for one in used))
 
@@ -99,6 +99,28 @@ class Rooms(unittest.TestCase):
             self.assertIn('"May include" is not what USES name', self.found())
         readme.unlink()
         self.assertIn("the room has no README.md", self.found())
+
+    def test_a_file_that_no_readme_names(self):
+        readme = self.root / "base/README.md"
+        for name in ("base/b.h", "base/b.cc", "base/b_{one,two}.cc", "base/part/b.cc"):
+            for file in rooms.spelled_out(name):
+                self.write(file, "")
+        for named, missing in (
+            ("b", {"b.h", "b.cc", "b_one.cc", "b_two.cc", "part/b.cc"}),  # the word alone may be another thing's name
+            ("b.cc", {"b_one.cc", "b_two.cc"}),  # and its header
+            ("b.*` and `b_{one,two}.cc", set()),
+            ("b*.cc", set()),
+            ("part/` and `base/b.h", {"b_one.cc", "b_two.cc"}),
+            ("*.cc", {"b.h", "b.cc", "b_one.cc", "b_two.cc", "part/b.cc"}),
+        ):
+            with self.subTest(named):
+                readme.write_text(f"`a.*`, `{named}`\n\n## May include\n\nNo other room.\n")
+                found = {line.split(":", 1)[0] for line in rooms.check_named(self.root)}
+                self.assertEqual(found, {f"base/{name}" for name in missing})
+
+    def test_commands_follow_from_their_folders(self):
+        self.write("harness/tools/one/one_command.cc", "")
+        self.assertEqual(list(rooms.check_named(self.root)), [])
 
     def test_write_makes_both_say_what_is_included(self):
         self.make("harness/shell", ["base", "results"], ["harness/core/run"])
