@@ -9,18 +9,11 @@
 #include <string>
 
 #include "harness/core/check/verify_level.h"
+#include "harness/core/measure/host_scale.h"
 #include "harness/job/pass_turns.h"
 #include "results/schema.h"
 
 namespace allocmark {
-
-// The host that host parts are scaled to: the profile's, or this one with nothing beside it.
-struct HostTarget {
-  // What the reference (harness/core/measure/host_reference.h) takes there. 0: nothing is scaled.
-  double reference_ns = 0;
-  double clock_ns = 0;  // what reading the clock costs there; 0: as much as here
-  friend bool operator==(const HostTarget&, const HostTarget&) = default;
-};
 
 struct CellSpec {
   CellKey key;

@@ -11,6 +11,7 @@
 #include "base/field_count.h"
 #include "base/json_text.h"
 #include "base/own_process.h"
+#include "harness/core/measure/host_scale.h"
 #include "harness/job/serve.h"
 #include "results/json.h"
 

@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 #include "base/error.h"
-#include "harness/core/device/runtime_select.h"
 #include "harness/core/run/device_sharing.h"
 #include "harness/core/run/rounds.h"
 
@@ -28,15 +27,6 @@ std::string placements_name(const CellKey& key) {
 }
 
 }  // namespace
-
-HostTarget host_target_of(const Environment& environment) {
-  if (!is_simulated(environment.device)) return {};
-  if (environment.profile_host_reference_ns <= 0) {
-    return {.reference_ns = environment.host_reference_ns};
-  }
-  return {.reference_ns = environment.profile_host_reference_ns,
-          .clock_ns = environment.profile_clock_overhead_ns};
-}
 
 std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
                                       const std::vector<CellResult>& kept,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/core/cell/cell.h"
+#include "harness/core/measure/host_scale.h"
 #include "harness/core/run/progress.h"
 #include "harness/core/run/run.h"
 #include "harness/core/run/run_folder.h"
@@ -14,10 +15,6 @@
 #include "results/schema.h"
 
 namespace allocmark {
-
-// What host parts of a simulated device are scaled to: the profile's host where it is known, else
-// this one. On a GPU nothing: host time has the driver's in it.
-[[nodiscard]] HostTarget host_target_of(const Environment& environment);
 
 // What holds for every cell of this run and is not in the manifest.
 struct SpecSettings {

@@ -17,6 +17,7 @@
 #include "harness/core/device/card_names.h"
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/measure/host_reference.h"
+#include "harness/core/measure/host_scale.h"
 #include "harness/core/pinned/pinned_program.h"
 #include "harness/core/pinned/pinned_rows.h"
 #include "harness/core/run/conditions.h"

@@ -18,7 +18,7 @@
 #include "harness/shell/output_path.h"
 #include "harness/shell/pages/compare_input.h"
 #include "harness/shell/pages/interleaved_session.h"
-#include "harness/shell/pages/parse_interleave.h"
+#include "harness/shell/pages/rounds_options.h"
 #include "harness/shell/pages/run_side.h"
 #include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"

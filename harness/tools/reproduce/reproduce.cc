@@ -18,6 +18,7 @@
 #include "harness/core/bundled/scratch_folder.h"
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/measure/host_reference.h"
+#include "harness/core/measure/host_scale.h"
 #include "harness/core/run/environment.h"
 #include "harness/core/run/progress.h"
 #include "harness/core/run/run.h"

@@ -23,6 +23,7 @@
 #include "harness/core/device/card_names.h"
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/measure/host_reference.h"
+#include "harness/core/measure/host_scale.h"
 #include "harness/core/replay/kernel_source.h"
 #include "harness/core/run/conditions.h"
 #include "harness/core/run/device_sharing.h"

@@ -1,10 +1,10 @@
-// The options of 'run'. Other commands have theirs in their own file or in a parse_*.cc.
+// The options of 'run', but for those that commands share (harness/shell/README.md).
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
 #include "harness/core/replay/replay.h"
-#include "harness/shell/pages/parse_interleave.h"
+#include "harness/shell/pages/rounds_options.h"
 #include "harness/shell/registry.h"
 #include "harness/tools/run/run_options.h"
 

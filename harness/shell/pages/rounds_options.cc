@@ -1,5 +1,5 @@
-// See parse_interleave.h.
-#include "harness/shell/pages/parse_interleave.h"
+// See rounds_options.h.
+#include "harness/shell/pages/rounds_options.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
