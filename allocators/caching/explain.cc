@@ -218,8 +218,10 @@ std::vector<std::string> notes_on(const std::vector<ConfPair>& pairs, const Sett
                       " concerns pinned host memory: no effect on device memory; see 'allocmark "
                       "pinned'");
     } else if (pair.key == "graph_capture_record_stream_reuse") {
-      notes.push_back(pair.key +
-                      " matters only inside a CUDA graph capture, which no workload here does");
+      notes.push_back(
+          pair.key +
+          " matters only inside a CUDA graph capture, for blocks that other streams "
+          "use: PyTorch reuses them before the capture ends, caching when it has ended");
     } else if (pair.key == "expandable_segments_reserve_by_class") {
       notes.push_back(pair.key +
                       " matters only for streams that C++ code has put into a class, which no "

@@ -176,6 +176,8 @@ TEST_CASE("explain tells effective values, and what is inert or in conflict") {
   contains("roundup_power2_divisions:1", "1 means off");
   contains("roundup_power2_divisions:[256:1,1024:4]", "512 MiB");
   contains("pinned_use_cuda_host_register:True", "no effect on device memory");
+  contains("graph_capture_record_stream_reuse:True",
+           "before the capture ends, caching when it has ended");
   contains("pinned_use_cuda_host_register:True,pinned_num_register_threads:8",
            "malloc and cudaHostRegister; pages touched by 8 threads");
   contains("pinned_max_round_threshold_mb:64", "requests of up to 64 MiB");
