@@ -44,6 +44,7 @@ READERS = {
     "snapshot.pickle.gz": ["why {F}"],
     "rmm.csv": ["trace summary {F}"],
     "stalloc.txt": ["trace summary {F}"],
+    "minimalloc.csv": ["trace summary {F}", "bound {F}"],
     "nsight.csv": ["trace summary {F}"],
     "nsight.sqlite": ["trace summary {F}"],
     "scenario.toml": ["list scenarios", "trace summary fuzzed"],
@@ -128,6 +129,7 @@ def make_recordings(call, work):
         "1,10:00:00:2,allocate failure,0x0,999999,0x0\n1,10:00:00:3,free,0x7f0001,512,0x0\n"
     )
     (work / "stalloc.txt").write_text("1 140000000 512 0\n1 140001000 4096 94000\nforward 3\n0 140000000 512 0\n")
+    (work / "minimalloc.csv").write_text("id,lower,upper,size\nb1,0,9,512\nb2,3,5,4096\nb3,5,12,512\n")
     rows = [(1, 4096, 512, 0, 2), (2, 8192, 512, 0, 2), (3, 4096, 512, 1, 2)]
     columns = "start,address,bytes,memoryOperationType,memKind"
     (work / "nsight.csv").write_text("\n".join([columns, *(",".join(map(str, row)) for row in rows)]) + "\n")
