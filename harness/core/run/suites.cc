@@ -10,9 +10,9 @@ namespace allocmark {
 const std::vector<Suite>& suites() {
   static const std::vector<Suite> table = {
       {.name = "default",
-       .summary = "recorded and generated training and inference on every allocator, with and "
-                  "without the usual config "
-                  "strings, with plenty of memory and with little; about a minute",
+       .summary = "recorded and generated training and inference on the allocators of CUDA, "
+                  "PyTorch, CUB and Thrust, with and without the usual config strings, with plenty "
+                  "of memory and with little; about a minute",
        .workloads = {"gpt2_train_amp", "bert_varlen_infer", "llama_lora_varlen_accum",
                      "train:gpt2-124m,batch=8,seq=1024,steps=4",
                      "infer:gpt2-124m,requests=16,batch=4,lengths=conv,kv=concat,events=200000"},
@@ -24,7 +24,7 @@ const std::vector<Suite>& suites() {
        .pass_count = 3},
       {.name = "smoke",
        .summary =
-           "one recorded run on every allocator; a few seconds, to see that everything works",
+           "one recorded run on the same allocators; a few seconds, to see that everything works",
        .workloads = {"gpt2_train_amp"},
        .allocators = {"null", "native", "async", "caching", "cub", "thrust_pool"},
        .confs = {"unset", "caching=max_split_size_mb:128"},
