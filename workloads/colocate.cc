@@ -189,13 +189,12 @@ void Colocation::generate() {
 
 std::unique_ptr<EventSource> make_colocate(Parameters& parameters, std::uint64_t seed) {
   const ModelShape model = read_model_shape(parameters);
-  if (model.family != ModelFamily::Gpt2 && model.family != ModelFamily::Llama) {
-    parameters.refuse_value("model", "a model that generates, gpt2 or llama", model.name);
-  }
+  parameters.refuse_if(model.family != ModelFamily::Gpt2 && model.family != ModelFamily::Llama,
+                       "model", "a model that generates, gpt2 or llama", model.name);
   refuse_trained_only(parameters, model);
   ColocateConfig config;
   const auto number = [&](const char* key, std::uint64_t preset, std::uint64_t highest) {
-    return parameters.number(key, {.preset = preset, .lowest = 1, .highest = highest});
+    return parameters.number(key, preset, {1, highest});
   };
   config.cycle_count = number("cycles", 3, 1'000'000);
   config.steps = number("steps", 2, 1000);
@@ -205,14 +204,13 @@ std::unique_ptr<EventSource> make_colocate(Parameters& parameters, std::uint64_t
   const std::uint64_t requests = number("requests", 32, 1'000'000);
   const std::uint64_t generated = number("generated_max", 128, 100'000);
   const std::uint64_t context = number("context_max", 256, 100'000);
-  const std::string pool = std::to_string(parameters.size_bytes(
-      "kv_memory", {.preset = std::uint64_t{4} << 30, .lowest = 1, .highest = 1ull << 50}));
-  const std::uint64_t longest =
-      parameters.number("longest_percent", {.preset = 0, .lowest = 0, .highest = 100});
+  const std::string pool =
+      std::to_string(parameters.size_bytes("kv_memory", std::uint64_t{4} << 30, {1, 1ull << 50}));
+  const std::uint64_t longest = parameters.number("longest_percent", 0, {0, 100});
   const bool checkpoints = parameters.choice("checkpoint", {"full", "none"}) == 0;
   config.sleepers = static_cast<Sleepers>(parameters.choice("sleep", {"both", "server", "none"}));
   config.has_pools = parameters.choice("pools", {"none", "each"}) == 1;
-  config.trims = parameters.number("empty_cache", {.preset = 1, .lowest = 0, .highest = 1}) == 1;
+  config.trims = parameters.flag("empty_cache", true);
   const std::string shape = fmt::format(
       "{},layers={},hidden={},heads={},ffn={},vocabulary={}{}", model.name, model.layer_count,
       model.hidden, model.head_count, model.ffn, model.vocabulary,

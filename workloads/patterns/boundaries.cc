@@ -119,10 +119,9 @@ Coroutine write_boundaries(BoundariesConfig config, std::uint64_t seed, EventBat
 std::unique_ptr<EventSource> make_boundaries(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   BoundariesConfig config;
-  config.max_split_bytes = parameters.size_bytes(
-      "max_split_bytes", {.preset = 128 * kMiB, .lowest = kLargeSegmentBytes, .highest = kTiB});
-  config.round_count =
-      parameters.number("rounds", {.preset = 100, .lowest = 1, .highest = UINT32_MAX});
+  config.max_split_bytes =
+      parameters.size_bytes("max_split_bytes", 128 * kMiB, {kLargeSegmentBytes, kTiB});
+  config.round_count = parameters.number("rounds", 100, {1, UINT32_MAX});
   return make_generated<CoroutineProgram<BoundariesConfig, write_boundaries>>(
       parameters, {.name = "boundaries", .seed = seed}, config);
 }

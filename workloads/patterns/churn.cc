@@ -103,15 +103,12 @@ bool Churn::advance() {
 std::unique_ptr<EventSource> make_churn(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   ChurnConfig config;
-  config.live_bytes = parameters.size_bytes(
-      "live_bytes", {.preset = 4 * kGiB, .lowest = 1, .highest = kGeneratedSizeBytesMax});
+  config.live_bytes = parameters.size_bytes("live_bytes", 4 * kGiB, {1, kGeneratedSizeBytesMax});
   config.sizes = read_sizes(parameters, {});
-  config.stream_count = static_cast<std::uint32_t>(
-      parameters.number("streams", {.preset = 1, .lowest = 1, .highest = kTraceStreamCountMax}));
-  config.record_percent =
-      parameters.number("record_percent", {.preset = 0, .lowest = 0, .highest = 100});
-  config.mark_every =
-      parameters.number("mark_every", {.preset = 100'000, .lowest = 1, .highest = UINT32_MAX});
+  config.stream_count =
+      static_cast<std::uint32_t>(parameters.number("streams", 1, {1, kTraceStreamCountMax}));
+  config.record_percent = parameters.number("record_percent", 0, {0, 100});
+  config.mark_every = parameters.number("mark_every", 100'000, {1, UINT32_MAX});
   return make_generated<Churn>(parameters,
                                {.name = "churn",
                                 .seed = seed,

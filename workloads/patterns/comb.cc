@@ -85,13 +85,11 @@ class Comb {
 std::unique_ptr<EventSource> make_comb(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   CombConfig config;
-  config.size_bytes = parameters.size_bytes(
-      "size_bytes", {.preset = 2 * kMiB, .lowest = 0, .highest = kGeneratedSizeBytesMax});
-  config.count = parameters.number("count", {.preset = 512, .lowest = 1, .highest = UINT32_MAX});
+  config.size_bytes = parameters.size_bytes("size_bytes", 2 * kMiB, {0, kGeneratedSizeBytesMax});
+  config.count = parameters.number("count", 512, {1, UINT32_MAX});
   require_live_bytes(parameters, "count", config.count, config.size_bytes);
-  config.ask_bytes = parameters.size_bytes(
-      "ask_bytes", {.preset = 512 * kMiB, .lowest = 0, .highest = kGeneratedSizeBytesMax});
-  config.rounds = parameters.number("rounds", {.preset = 1, .lowest = 1, .highest = UINT32_MAX});
+  config.ask_bytes = parameters.size_bytes("ask_bytes", 512 * kMiB, {0, kGeneratedSizeBytesMax});
+  config.rounds = parameters.number("rounds", 1, {1, UINT32_MAX});
   return make_generated<Comb>(parameters, {.name = "comb", .seed = seed}, config);
 }
 

@@ -53,20 +53,14 @@ Coroutine write_growing(GrowingConfig config, std::uint64_t /*seed*/, EventBatch
 std::unique_ptr<EventSource> make_growing(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   GrowingConfig config;
-  config.size_bytes_min = parameters.size_bytes(
-      "size_min", {.preset = kMiB, .lowest = 1, .highest = kGeneratedSizeBytesMax});
+  config.size_bytes_min = parameters.size_bytes("size_min", kMiB, {1, kGeneratedSizeBytesMax});
   config.size_bytes_max =
-      parameters.size_bytes("size_max", {.preset = std::max(512 * kMiB, config.size_bytes_min),
-                                         .lowest = config.size_bytes_min,
-                                         .highest = kGeneratedSizeBytesMax});
-  config.step_bytes = parameters.size_bytes(
-      "step_bytes", {.preset = kMiB, .lowest = 1, .highest = kGeneratedSizeBytesMax});
-  config.growth_percent =
-      parameters.number("growth_percent", {.preset = 0, .lowest = 0, .highest = 1000});
-  config.buffer_count =
-      parameters.number("count", {.preset = 8, .lowest = 1, .highest = kGeneratedBlockCountMax});
-  config.round_count =
-      parameters.number("rounds", {.preset = 2, .lowest = 1, .highest = UINT32_MAX});
+      parameters.size_bytes("size_max", std::max(512 * kMiB, config.size_bytes_min),
+                            {config.size_bytes_min, kGeneratedSizeBytesMax});
+  config.step_bytes = parameters.size_bytes("step_bytes", kMiB, {1, kGeneratedSizeBytesMax});
+  config.growth_percent = parameters.number("growth_percent", 0, {0, 1000});
+  config.buffer_count = parameters.number("count", 8, {1, kGeneratedBlockCountMax});
+  config.round_count = parameters.number("rounds", 2, {1, UINT32_MAX});
   require_live_bytes(parameters, "count", config.buffer_count + 1, config.size_bytes_max);
   return make_generated<CoroutineProgram<GrowingConfig, write_growing>>(
       parameters, {.name = "growing", .seed = seed}, config);

@@ -42,14 +42,11 @@ Coroutine write_litter(LitterConfig config, std::uint64_t seed, EventBatch* batc
 std::unique_ptr<EventSource> make_litter(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   LitterConfig config;
-  config.fill_bytes = parameters.size_bytes(
-      "fill_bytes", {.preset = 4 * kGiB, .lowest = 1, .highest = kGeneratedSizeBytesMax});
-  config.keep_percent =
-      parameters.number("keep_percent", {.preset = 5, .lowest = 0, .highest = 99});
+  config.fill_bytes = parameters.size_bytes("fill_bytes", 4 * kGiB, {1, kGeneratedSizeBytesMax});
+  config.keep_percent = parameters.number("keep_percent", 5, {0, 99});
   config.sizes = read_sizes(parameters, {.lowest_bytes = 4 * kKiB, .highest_bytes = 16 * kMiB});
   require_few_blocks(parameters, "fill_bytes", config.fill_bytes, config.sizes.size_bytes_min());
-  config.round_count =
-      parameters.number("rounds", {.preset = 3, .lowest = 1, .highest = UINT32_MAX});
+  config.round_count = parameters.number("rounds", 3, {1, UINT32_MAX});
   return make_generated<CoroutineProgram<LitterConfig, write_litter>>(
       parameters, {.name = "litter", .seed = seed}, config);
 }

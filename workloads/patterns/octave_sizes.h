@@ -51,12 +51,10 @@ struct SizePresets {
 
 // Reads the keys `size_min` and `size_max`.
 [[nodiscard]] inline OctaveSizes read_sizes(Parameters& parameters, const SizePresets& presets) {
-  const std::uint64_t lowest = parameters.size_bytes(
-      "size_min", {.preset = presets.lowest_bytes, .lowest = 1, .highest = kGeneratedSizeBytesMax});
-  const std::uint64_t highest =
-      parameters.size_bytes("size_max", {.preset = std::max(presets.highest_bytes, lowest),
-                                         .lowest = lowest,
-                                         .highest = kGeneratedSizeBytesMax});
+  const std::uint64_t lowest =
+      parameters.size_bytes("size_min", presets.lowest_bytes, {1, kGeneratedSizeBytesMax});
+  const std::uint64_t highest = parameters.size_bytes(
+      "size_max", std::max(presets.highest_bytes, lowest), {lowest, kGeneratedSizeBytesMax});
   return {lowest, highest};
 }
 
@@ -68,11 +66,11 @@ inline constexpr std::uint64_t kGeneratedBlockCountMax = std::uint64_t{1} << 24;
 inline void require_few_blocks(const Parameters& parameters, std::string_view key,
                                std::uint64_t live_bytes, std::uint64_t size_bytes_min) {
   if (live_bytes / size_bytes_min <= kGeneratedBlockCountMax) return;
-  parameters.refuse_value(key,
-                          "at most " + std::to_string(kGeneratedBlockCountMax) +
-                              " blocks of the smallest size, " + std::to_string(size_bytes_min) +
-                              " bytes",
-                          live_bytes);
+  parameters.refuse(key,
+                    "at most " + std::to_string(kGeneratedBlockCountMax) +
+                        " blocks of the smallest size, " + std::to_string(size_bytes_min) +
+                        " bytes",
+                    live_bytes);
 }
 
 // Refuses `key`, which says how many blocks of size_bytes are live, where their bytes would be more
@@ -81,10 +79,10 @@ inline void require_live_bytes(const Parameters& parameters, std::string_view ke
                                std::uint64_t count, std::uint64_t size_bytes) {
   constexpr std::uint64_t kLiveBytesMax = kTraceLiveBytesEnd >> 2;
   if (size_bytes == 0 || count <= kLiveBytesMax / size_bytes) return;
-  parameters.refuse_value(key,
-                          "so few blocks of " + std::to_string(size_bytes) +
-                              " bytes that less than 2^61 bytes are live",
-                          count);
+  parameters.refuse(key,
+                    "so few blocks of " + std::to_string(size_bytes) +
+                        " bytes that less than 2^61 bytes are live",
+                    count);
 }
 
 }  // namespace allocmark

@@ -45,16 +45,12 @@ Coroutine write_oom_edge(OomEdgeConfig config, std::uint64_t seed, EventBatch* b
 std::unique_ptr<EventSource> make_oom_edge(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   OomEdgeConfig config;
-  config.level_bytes = parameters.size_bytes(
-      "level_bytes", {.preset = 8 * kGiB, .lowest = 1, .highest = kGeneratedSizeBytesMax});
-  config.swing_percent =
-      parameters.number("swing_percent", {.preset = 10, .lowest = 1, .highest = 100});
-  config.over_bytes = parameters.size_bytes(
-      "over_bytes", {.preset = 0, .lowest = 0, .highest = kGeneratedSizeBytesMax});
+  config.level_bytes = parameters.size_bytes("level_bytes", 8 * kGiB, {1, kGeneratedSizeBytesMax});
+  config.swing_percent = parameters.number("swing_percent", 10, {1, 100});
+  config.over_bytes = parameters.size_bytes("over_bytes", 0, {0, kGeneratedSizeBytesMax});
   config.sizes = read_sizes(parameters, {.lowest_bytes = 64 * kKiB, .highest_bytes = 512 * kMiB});
   require_few_blocks(parameters, "level_bytes", config.level_bytes, config.sizes.size_bytes_min());
-  config.turn_count =
-      parameters.number("turns", {.preset = 100, .lowest = 1, .highest = UINT32_MAX});
+  config.turn_count = parameters.number("turns", 100, {1, UINT32_MAX});
   return make_generated<CoroutineProgram<OomEdgeConfig, write_oom_edge>>(
       parameters, {.name = "oom_edge", .seed = seed}, config);
 }

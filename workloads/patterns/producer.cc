@@ -63,24 +63,18 @@ std::unique_ptr<EventSource> make_producer(Parameters& parameters, std::uint64_t
   parameters.refuse_variant();
   ProducerConfig config;
   config.sizes = read_sizes(parameters, {.lowest_bytes = kMiB, .highest_bytes = 64 * kMiB});
-  config.item_count =
-      parameters.number("items", {.preset = 10'000, .lowest = 1, .highest = 1'000'000'000'000});
-  config.depth =
-      parameters.number("depth", {.preset = 2, .lowest = 0, .highest = kGeneratedBlockCountMax});
+  config.item_count = parameters.number("items", 10'000, {1, 1'000'000'000'000});
+  config.depth = parameters.number("depth", 2, {0, kGeneratedBlockCountMax});
   require_live_bytes(parameters, "depth", config.depth + 1, config.sizes.size_bytes_max());
-  config.consumer_count = static_cast<std::uint32_t>(parameters.number(
-      "consumers", {.preset = 2, .lowest = 1, .highest = kTraceStreamCountMax - 1}));
-  config.fan_out = static_cast<std::uint32_t>(
-      parameters.number("fan_out", {.preset = 1, .lowest = 1, .highest = config.consumer_count}));
-  config.kernel_ns =
-      parameters.number("kernel_ns", {.preset = 100'000, .lowest = 0, .highest = 1'000'000'000});
-  config.busy = parameters.number("busy", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
-  config.sync_every =
-      parameters.number("sync_every", {.preset = 0, .lowest = 0, .highest = UINT32_MAX});
-  if (config.busy && config.sync_every == 0) {
-    parameters.refuse_value("sync_every", "at least 1 with busy=1: only a sync ends busy readers",
-                            0);
-  }
+  config.consumer_count =
+      static_cast<std::uint32_t>(parameters.number("consumers", 2, {1, kTraceStreamCountMax - 1}));
+  config.fan_out =
+      static_cast<std::uint32_t>(parameters.number("fan_out", 1, {1, config.consumer_count}));
+  config.kernel_ns = parameters.number("kernel_ns", 100'000, {0, 1'000'000'000});
+  config.busy = parameters.flag("busy", false);
+  config.sync_every = parameters.number("sync_every", 0, {0, UINT32_MAX});
+  parameters.refuse_if(config.busy && config.sync_every == 0, "sync_every",
+                       "at least 1 with busy=1: only a sync ends busy readers", 0);
   return make_generated<CoroutineProgram<ProducerConfig, write_producer>>(
       parameters, {.name = "producer", .seed = seed, .stream_count = config.consumer_count + 1},
       config);

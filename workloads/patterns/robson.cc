@@ -65,17 +65,13 @@ Coroutine write_robson(RobsonConfig config, std::uint64_t /*seed*/, EventBatch* 
 std::unique_ptr<EventSource> make_robson(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   RobsonConfig config;
-  config.live_bytes = parameters.size_bytes(
-      "live_bytes", {.preset = 4 * kGiB, .lowest = 1, .highest = kGeneratedSizeBytesMax});
-  config.size_bytes_min = parameters.size_bytes(
-      "size_min", {.preset = 2 * kMiB, .lowest = 1, .highest = kGeneratedSizeBytesMax});
+  config.live_bytes = parameters.size_bytes("live_bytes", 4 * kGiB, {1, kGeneratedSizeBytesMax});
+  config.size_bytes_min = parameters.size_bytes("size_min", 2 * kMiB, {1, kGeneratedSizeBytesMax});
   config.size_bytes_max =
-      parameters.size_bytes("size_max", {.preset = std::max(512 * kMiB, config.size_bytes_min),
-                                         .lowest = config.size_bytes_min,
-                                         .highest = kGeneratedSizeBytesMax});
+      parameters.size_bytes("size_max", std::max(512 * kMiB, config.size_bytes_min),
+                            {config.size_bytes_min, kGeneratedSizeBytesMax});
   require_few_blocks(parameters, "live_bytes", config.live_bytes, config.size_bytes_min);
-  config.round_count =
-      parameters.number("rounds", {.preset = 1, .lowest = 1, .highest = UINT32_MAX});
+  config.round_count = parameters.number("rounds", 1, {1, UINT32_MAX});
   return make_generated<CoroutineProgram<RobsonConfig, write_robson>>(
       parameters, {.name = "robson", .seed = seed}, config);
 }

@@ -46,17 +46,15 @@ Coroutine write_sawtooth(SawtoothConfig config, std::uint64_t seed, EventBatch* 
 std::unique_ptr<EventSource> make_sawtooth(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   SawtoothConfig config;
-  config.peak_bytes = parameters.size_bytes(
-      "peak_bytes", {.preset = 4 * kGiB, .lowest = 1, .highest = kGeneratedSizeBytesMax});
-  config.floor_bytes = parameters.size_bytes(
-      "floor_bytes", {.preset = config.peak_bytes / 8, .lowest = 0, .highest = config.peak_bytes});
+  config.peak_bytes = parameters.size_bytes("peak_bytes", 4 * kGiB, {1, kGeneratedSizeBytesMax});
+  config.floor_bytes =
+      parameters.size_bytes("floor_bytes", config.peak_bytes / 8, {0, config.peak_bytes});
   config.sizes = read_sizes(parameters, {.lowest_bytes = 64 * kKiB, .highest_bytes = 256 * kMiB});
   require_few_blocks(parameters, "peak_bytes", config.peak_bytes, config.sizes.size_bytes_min());
   config.order = static_cast<FreeOrder>(parameters.choice("order", {"newest", "oldest", "random"}));
-  config.tooth_count =
-      parameters.number("teeth", {.preset = 20, .lowest = 1, .highest = UINT32_MAX});
-  config.syncs = parameters.number("sync", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
-  config.empties = parameters.number("empty_cache", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
+  config.tooth_count = parameters.number("teeth", 20, {1, UINT32_MAX});
+  config.syncs = parameters.flag("sync", false);
+  config.empties = parameters.flag("empty_cache", false);
   return make_generated<CoroutineProgram<SawtoothConfig, write_sawtooth>>(
       parameters, {.name = "sawtooth", .seed = seed}, config);
 }

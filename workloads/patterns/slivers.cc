@@ -58,20 +58,14 @@ Coroutine write_slivers(SliversConfig config, std::uint64_t /*seed*/, EventBatch
 std::unique_ptr<EventSource> make_slivers(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   SliversConfig config;
-  config.size_bytes = parameters.size_bytes(
-      "size_bytes", {.preset = 64 * kMiB, .lowest = 2, .highest = kGeneratedSizeBytesMax});
-  config.count =
-      parameters.number("count", {.preset = 64, .lowest = 1, .highest = std::uint64_t{1} << 16});
-  config.round_count = parameters.number("rounds", {.preset = 8, .lowest = 1, .highest = 128});
-  config.sliver_bytes = parameters.size_bytes(
-      "sliver_bytes", {.preset = 4 * kMiB, .lowest = 1, .highest = config.size_bytes - 1});
-  if (config.sliver_bytes > (config.size_bytes - 1) / config.round_count) {
-    parameters.refuse_value("sliver_bytes", "less than size_bytes / rounds", config.sliver_bytes);
-  }
-  config.pin_bytes =
-      parameters.size_bytes("pin_bytes", {.preset = std::min(2 * kMiB, config.sliver_bytes),
-                                          .lowest = 0,
-                                          .highest = config.sliver_bytes});
+  config.size_bytes = parameters.size_bytes("size_bytes", 64 * kMiB, {2, kGeneratedSizeBytesMax});
+  config.count = parameters.number("count", 64, {1, std::uint64_t{1} << 16});
+  config.round_count = parameters.number("rounds", 8, {1, 128});
+  config.sliver_bytes = parameters.size_bytes("sliver_bytes", 4 * kMiB, {1, config.size_bytes - 1});
+  parameters.refuse_if(config.sliver_bytes > (config.size_bytes - 1) / config.round_count,
+                       "sliver_bytes", "less than size_bytes / rounds", config.sliver_bytes);
+  config.pin_bytes = parameters.size_bytes("pin_bytes", std::min(2 * kMiB, config.sliver_bytes),
+                                           {0, config.sliver_bytes});
   require_live_bytes(parameters, "count", config.count, config.size_bytes);
   return make_generated<CoroutineProgram<SliversConfig, write_slivers>>(
       parameters, {.name = "slivers", .seed = seed}, config);

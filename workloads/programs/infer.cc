@@ -307,10 +307,8 @@ std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t se
                 .lengths = config.lengths,
                 .sequences = config.sequences,
                 .request_count = config.request_count};
-    assisted.draft_tokens =
-        parameters.number("draft_tokens", {.preset = 5, .lowest = 1, .highest = 64});
-    assisted.accept_percent =
-        parameters.number("accept_percent", {.preset = 70, .lowest = 0, .highest = 100});
+    assisted.draft_tokens = parameters.number("draft_tokens", 5, {1, 64});
+    assisted.accept_percent = parameters.number("accept_percent", 70, {0, 100});
   }
   const GeneratedTraits traits{.name = "infer-" + parameters.variant(), .seed = seed};
   if (draft) return make_assisted(parameters, traits, assisted);

@@ -148,25 +148,22 @@ std::unique_ptr<EventSource> make_load(Parameters& parameters, std::uint64_t see
   parameters.refuse_variant();
   LoadConfig config;
   const auto size_bytes = [&](const char* key, std::uint64_t preset, std::uint64_t lowest) {
-    return parameters.size_bytes(
-        key, {.preset = preset, .lowest = lowest, .highest = std::uint64_t{1} << 40});
+    return parameters.size_bytes(key, preset, {lowest, std::uint64_t{1} << 40});
   };
-  config.layer_count = parameters.number("layers", {.preset = 36, .lowest = 1, .highest = 1024});
+  config.layer_count = parameters.number("layers", 36, {1, 1024});
   config.first_bytes = size_bytes("first_bytes", config.first_bytes, 1);
   config.second_bytes = size_bytes("second_bytes", config.second_bytes, 1);
   config.other_bytes = size_bytes("other_bytes", config.other_bytes, 0);
-  config.copy_count = parameters.number("copies", {.preset = 1, .lowest = 0, .highest = 8});
+  config.copy_count = parameters.number("copies", 1, {0, 8});
   const std::size_t convert = parameters.choice("convert", {"after", "while", "none"});
   config.converts = convert != 2;
   config.converts_while_loading = convert == 1;
-  config.trims = parameters.number("empty_cache", {.preset = 1, .lowest = 0, .highest = 1}) == 1;
+  config.trims = parameters.flag("empty_cache", true);
   const auto of_layers = [&](const char* key) {
     const std::uint64_t bytes = size_bytes(key, 0, 0);
-    if (bytes > 0 && bytes < config.layer_count) {
-      parameters.refuse_value(
-          key, "0 or at least a byte per layer, layers = " + std::to_string(config.layer_count),
-          bytes);
-    }
+    parameters.refuse_if(
+        bytes > 0 && bytes < config.layer_count, key,
+        "0 or at least a byte per layer, layers = " + std::to_string(config.layer_count), bytes);
     return bytes;
   };
   config.pool_bytes = of_layers("pool_bytes");

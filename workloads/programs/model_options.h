@@ -39,7 +39,4 @@ void read_meetings(Parameters& parameters, std::uint64_t rank_count, Transformer
 void check_vision_lengths(Parameters& parameters, const TransformerSetup& setup,
                           const std::vector<std::uint64_t>& lengths);
 
-// A key that is 0 or 1.
-[[nodiscard]] bool read_switch(Parameters& parameters, const char* key, bool preset);
-
 }  // namespace allocmark

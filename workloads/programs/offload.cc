@@ -11,7 +11,7 @@
 namespace allocmark {
 
 std::uint64_t read_bus_gbs(Parameters& parameters) {
-  return parameters.number("bus_gbs", {.preset = 50, .lowest = 1, .highest = 1000});
+  return parameters.number("bus_gbs", 50, {1, 1000});
 }
 
 LayerTensors read_layer_tensors(Parameters& parameters) {
@@ -25,8 +25,7 @@ LayerTensors read_layer_tensors(Parameters& parameters) {
   std::size_t preset = 0;
   while (preset + 1 < names.size() && names[preset] != "llama-3.2-1b") ++preset;
   const ModelShape& shape = *shapes[parameters.choice("model", names, preset)];
-  const std::uint64_t layer_count =
-      parameters.number("layers", {.preset = shape.layer_count, .lowest = 1, .highest = 200});
+  const std::uint64_t layer_count = parameters.number("layers", shape.layer_count, {1, 200});
   const std::uint64_t hidden = shape.hidden;
   LayerTensors layers;
   layers.push_back({shape.vocabulary * hidden});

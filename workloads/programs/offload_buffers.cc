@@ -287,20 +287,16 @@ LayerTensors read_layers_bytes(Parameters& parameters) {
       for (std::uint64_t& size : layer) size *= 2;
     return layers;
   }
-  const std::vector<std::uint64_t> sizes_mib =
-      parameters.numbers("tensor_mib", {.preset = 1, .lowest = 1, .highest = 1 << 20});
-  const std::vector<std::uint64_t> counts =
-      parameters.numbers("tensor_count", {.preset = 1, .lowest = 1, .highest = 1024});
-  if (counts.size() != sizes_mib.size())
-    parameters.refuse_value(
-        "tensor_count", "as many numbers as tensor_mib has: " + std::to_string(sizes_mib.size()),
-        counts.size());
+  const std::vector<std::uint64_t> sizes_mib = parameters.numbers("tensor_mib", 1, {1, 1 << 20});
+  const std::vector<std::uint64_t> counts = parameters.numbers("tensor_count", 1, {1, 1024});
+  parameters.refuse_if(counts.size() != sizes_mib.size(), "tensor_count",
+                       "as many numbers as tensor_mib has: " + std::to_string(sizes_mib.size()),
+                       counts.size());
   std::uint64_t tensor_count = 0;
   for (const std::uint64_t count : counts) tensor_count += count;
-  if (tensor_count > 1000)
-    parameters.refuse_value("tensor_count", "at most 1000 tensors in a layer", tensor_count);
-  const std::uint64_t layer_count =
-      parameters.number("layers", {.preset = 1, .lowest = 1, .highest = 1024});
+  parameters.refuse_if(tensor_count > 1000, "tensor_count", "at most 1000 tensors in a layer",
+                       tensor_count);
+  const std::uint64_t layer_count = parameters.number("layers", 1, {1, 1024});
   std::vector<std::uint64_t> layer;
   for (std::size_t i = 0; i < counts.size(); ++i)
     layer.insert(layer.end(), counts[i], sizes_mib[i] << 20);
@@ -313,21 +309,15 @@ constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 42;
 
 std::unique_ptr<EventSource> make_offload_loader(Parameters& parameters, std::uint64_t seed) {
   PinningLoaderConfig config;
-  config.batch = parameters.number("batch", {.preset = 256, .lowest = 1, .highest = 1 << 20});
-  config.item_bytes =
-      parameters.size_bytes("item_bytes", {.preset = 602112, .lowest = 1, .highest = 1 << 30});
-  config.label_bytes =
-      parameters.size_bytes("label_bytes", {.preset = 8, .lowest = 1, .highest = 1 << 20});
-  config.spread_percent =
-      parameters.number("spread_percent", {.preset = 0, .lowest = 0, .highest = 100});
-  const std::uint64_t workers =
-      parameters.number("workers", {.preset = 4, .lowest = 1, .highest = 64});
-  config.depth = workers * parameters.number("prefetch", {.preset = 2, .lowest = 1, .highest = 16});
-  config.batch_count =
-      parameters.number("batches", {.preset = 50, .lowest = 1, .highest = 1'000'000});
-  config.step_ns =
-      parameters.number("step_us", {.preset = 20'000, .lowest = 1, .highest = 60'000'000}) * 1000;
-  config.syncs = parameters.number("sync", {.preset = 1, .lowest = 0, .highest = 1}) == 1;
+  config.batch = parameters.number("batch", 256, {1, 1 << 20});
+  config.item_bytes = parameters.size_bytes("item_bytes", 602112, {1, 1 << 30});
+  config.label_bytes = parameters.size_bytes("label_bytes", 8, {1, 1 << 20});
+  config.spread_percent = parameters.number("spread_percent", 0, {0, 100});
+  const std::uint64_t workers = parameters.number("workers", 4, {1, 64});
+  config.depth = workers * parameters.number("prefetch", 2, {1, 16});
+  config.batch_count = parameters.number("batches", 50, {1, 1'000'000});
+  config.step_ns = parameters.number("step_us", 20'000, {1, 60'000'000}) * 1000;
+  config.syncs = parameters.flag("sync", true);
   config.bus_gbs = read_bus_gbs(parameters);
   return make_generated<PinningLoader>(parameters, {.name = "offload", .seed = seed}, config);
 }
@@ -335,29 +325,22 @@ std::unique_ptr<EventSource> make_offload_loader(Parameters& parameters, std::ui
 std::unique_ptr<EventSource> make_offload_kv_cache(Parameters& parameters, std::uint64_t seed) {
   KvCacheConfig config;
   if (parameters.choice("layout", {"buffers", "chunks"}) == 0) {
-    config.buffer_count = parameters.number("buffers", {.preset = 1, .lowest = 1, .highest = 1024});
-    config.buffer_bytes = parameters.size_bytes(
-        "buffer_bytes", {.preset = std::uint64_t{5} << 30, .lowest = 1, .highest = kSizeMax});
-    config.request_count =
-        parameters.number("requests", {.preset = 4, .lowest = 0, .highest = 1'000'000});
+    config.buffer_count = parameters.number("buffers", 1, {1, 1024});
+    config.buffer_bytes =
+        parameters.size_bytes("buffer_bytes", std::uint64_t{5} << 30, {1, kSizeMax});
+    config.request_count = parameters.number("requests", 4, {0, 1'000'000});
   } else {
-    config.chunk_tokens =
-        parameters.number("chunk_tokens", {.preset = 256, .lowest = 1, .highest = 1 << 20});
-    config.token_bytes =
-        parameters.size_bytes("token_bytes", {.preset = 131'072, .lowest = 1, .highest = 1 << 30});
-    config.keeps_rest = parameters.number("rest", {.preset = 1, .lowest = 0, .highest = 1}) == 1;
-    config.budget_bytes = parameters.size_bytes(
-        "budget_bytes", {.preset = std::uint64_t{5} << 30, .lowest = 1, .highest = kSizeMax});
-    config.request_count =
-        parameters.number("requests", {.preset = 200, .lowest = 1, .highest = 1'000'000});
-    config.tokens_max =
-        parameters.number("tokens_max", {.preset = 4096, .lowest = 1, .highest = 1 << 20});
-    if (config.tokens_max > kChunksAtOnce * config.chunk_tokens)
-      parameters.refuse_value("tokens_max",
-                              "at most " + std::to_string(kChunksAtOnce) + " times chunk_tokens",
-                              config.tokens_max);
-    config.hit_percent =
-        parameters.number("hit_percent", {.preset = 30, .lowest = 0, .highest = 100});
+    config.chunk_tokens = parameters.number("chunk_tokens", 256, {1, 1 << 20});
+    config.token_bytes = parameters.size_bytes("token_bytes", 131'072, {1, 1 << 30});
+    config.keeps_rest = parameters.flag("rest", true);
+    config.budget_bytes =
+        parameters.size_bytes("budget_bytes", std::uint64_t{5} << 30, {1, kSizeMax});
+    config.request_count = parameters.number("requests", 200, {1, 1'000'000});
+    config.tokens_max = parameters.number("tokens_max", 4096, {1, 1 << 20});
+    parameters.refuse_if(config.tokens_max > kChunksAtOnce * config.chunk_tokens, "tokens_max",
+                         "at most " + std::to_string(kChunksAtOnce) + " times chunk_tokens",
+                         config.tokens_max);
+    config.hit_percent = parameters.number("hit_percent", 30, {0, 100});
   }
   config.bus_gbs = read_bus_gbs(parameters);
   return make_generated<HostKvCache>(parameters,
@@ -367,9 +350,8 @@ std::unique_ptr<EventSource> make_offload_kv_cache(Parameters& parameters, std::
 std::unique_ptr<EventSource> make_offload_weights(Parameters& parameters, std::uint64_t seed) {
   StreamedWeightsConfig config;
   config.layers_bytes = read_layers_bytes(parameters);
-  config.pass_count = parameters.number("passes", {.preset = 2, .lowest = 0, .highest = 100'000});
-  config.compute_ns =
-      parameters.number("layer_us", {.preset = 2000, .lowest = 1, .highest = 1'000'000}) * 1000;
+  config.pass_count = parameters.number("passes", 2, {0, 100'000});
+  config.compute_ns = parameters.number("layer_us", 2000, {1, 1'000'000}) * 1000;
   config.bus_gbs = read_bus_gbs(parameters);
   return make_generated<StreamedWeights>(
       parameters, {.name = "offload", .seed = seed, .stream_count = 2}, std::move(config));

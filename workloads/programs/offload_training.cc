@@ -318,16 +318,13 @@ std::unique_ptr<EventSource> make_offload_optimizer(Parameters& parameters, std:
   config.library =
       static_cast<OffloadLibrary>(parameters.choice("library", {"fsdp", "torchao", "deepspeed"}));
   config.layers = read_layer_tensors(parameters);
-  config.rank_count = parameters.number("ranks", {.preset = 1, .lowest = 1, .highest = 1024});
+  config.rank_count = parameters.number("ranks", 1, {1, 1024});
   if (config.library != OffloadLibrary::Deepspeed)
     config.element_bytes = parameters.number(
-        "element_bytes",
-        {.preset = config.library == OffloadLibrary::Fsdp ? 4u : 2u, .lowest = 1, .highest = 8});
-  config.step_count = parameters.number("steps", {.preset = 3, .lowest = 1, .highest = 100'000});
-  config.compute_ns =
-      parameters.number("layer_us", {.preset = 2000, .lowest = 1, .highest = 1'000'000}) * 1000;
-  config.update_ns =
-      parameters.number("update_us", {.preset = 300, .lowest = 0, .highest = 1'000'000}) * 1000;
+        "element_bytes", config.library == OffloadLibrary::Fsdp ? 4u : 2u, {1, 8});
+  config.step_count = parameters.number("steps", 3, {1, 100'000});
+  config.compute_ns = parameters.number("layer_us", 2000, {1, 1'000'000}) * 1000;
+  config.update_ns = parameters.number("update_us", 300, {0, 1'000'000}) * 1000;
   config.bus_gbs = read_bus_gbs(parameters);
   return make_generated<OffloadedOptimizer>(
       parameters, {.name = "offload", .seed = seed, .stream_count = 2}, std::move(config));
@@ -336,16 +333,15 @@ std::unique_ptr<EventSource> make_offload_optimizer(Parameters& parameters, std:
 std::unique_ptr<EventSource> make_offload_checkpoint(Parameters& parameters, std::uint64_t seed) {
   StagedCheckpointConfig config;
   config.layers = read_layer_tensors(parameters);
-  config.copy_count = 1 + parameters.number("states", {.preset = 2, .lowest = 0, .highest = 8});
+  config.copy_count = 1 + parameters.number("states", 2, {0, 8});
   config.staging = static_cast<Staging>(parameters.choice("staging", {"kept", "fresh", "buffers"}));
   if (config.staging == Staging::Buffers) {
-    config.buffer_count = parameters.number("buffers", {.preset = 2, .lowest = 1, .highest = 256});
-    config.buffer_bytes = parameters.size_bytes(
-        "buffer_bytes",
-        {.preset = std::uint64_t{64} << 20, .lowest = 1, .highest = std::uint64_t{1} << 40});
+    config.buffer_count = parameters.number("buffers", 2, {1, 256});
+    config.buffer_bytes =
+        parameters.size_bytes("buffer_bytes", std::uint64_t{64} << 20, {1, std::uint64_t{1} << 40});
   }
-  config.save_count = parameters.number("saves", {.preset = 3, .lowest = 1, .highest = 100'000});
-  config.write_gbs = parameters.number("write_gbs", {.preset = 5, .lowest = 1, .highest = 1000});
+  config.save_count = parameters.number("saves", 3, {1, 100'000});
+  config.write_gbs = parameters.number("write_gbs", 5, {1, 1000});
   config.bus_gbs = read_bus_gbs(parameters);
   return make_generated<StagedCheckpoint>(
       parameters, {.name = "offload", .seed = seed, .stream_count = 2}, std::move(config));

@@ -231,12 +231,10 @@ class OperatorRun {
 };
 
 void read_rotation(Parameters& parameters, OperatorConfig* config) {
-  config->head_count = parameters.number("heads", {.preset = 32, .lowest = 1, .highest = 1024});
-  config->kv_head_count =
-      parameters.number("kv_heads", {.preset = 8, .lowest = 1, .highest = 1024});
-  if (config->hidden % config->head_count != 0) {
-    parameters.refuse_value("hidden", "a multiple of heads", config->hidden);
-  }
+  config->head_count = parameters.number("heads", 32, {1, 1024});
+  config->kv_head_count = parameters.number("kv_heads", 8, {1, 1024});
+  parameters.refuse_if(config->hidden % config->head_count != 0, "hidden", "a multiple of heads",
+                       config->hidden);
 }
 
 std::unique_ptr<EventSource> make_operator(Parameters& parameters, std::uint64_t seed) {
@@ -253,21 +251,18 @@ std::unique_ptr<EventSource> make_operator(Parameters& parameters, std::uint64_t
                                                       : std::vector<std::string>{"torch"}) == 1;
   config.mode =
       static_cast<OperatorMode>(parameters.choice("mode", {"full", "forward", "backward"}));
-  config.row_count = parameters.number("rows", {.preset = 4096, .lowest = 1, .highest = 1'048'576});
-  config.hidden = parameters.number("hidden", {.preset = 4096, .lowest = 1, .highest = 1'048'576});
+  config.row_count = parameters.number("rows", 4096, {1, 1'048'576});
+  config.hidden = parameters.number("hidden", 4096, {1, 1'048'576});
   config.width = parameters.choice("precision", {"bf16", "fp32"}) == 0 ? 2 : 4;
   if (config.what == Operator::Rotation) read_rotation(parameters, &config);
   if (config.what == Operator::GatedMlp) {
-    config.ffn = parameters.number("ffn", {.preset = 11'008, .lowest = 1, .highest = 1'048'576});
+    config.ffn = parameters.number("ffn", 11'008, {1, 1'048'576});
   }
   if (config.what == Operator::LinearCrossEntropy) {
-    config.words =
-        parameters.number("vocabulary", {.preset = 128'256, .lowest = 1, .highest = 1'048'576});
+    config.words = parameters.number("vocabulary", 128'256, {1, 1'048'576});
   }
-  config.workspace_bytes =
-      parameters.number("workspace_kib", {.preset = 32'768, .lowest = 1, .highest = 1'048'576})
-      << 10;
-  config.step_count = parameters.number("steps", {.preset = 3, .lowest = 1, .highest = 1'000'000});
+  config.workspace_bytes = parameters.number("workspace_kib", 32'768, {1, 1'048'576}) << 10;
+  config.step_count = parameters.number("steps", 3, {1, 1'000'000});
   return make_generated<OperatorRun>(parameters, {.name = "operator", .seed = seed}, config);
 }
 

@@ -47,20 +47,15 @@ class Pause {
 std::unique_ptr<EventSource> make_pause(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   PauseConfig config;
-  config.trims = parameters.number("empty_cache", {.preset = 1, .lowest = 0, .highest = 1}) == 1;
-  config.leftover_count =
-      parameters.number("leftovers", {.preset = 0, .lowest = 0, .highest = 1'000'000});
+  config.trims = parameters.flag("empty_cache", true);
+  config.leftover_count = parameters.number("leftovers", 0, {0, 1'000'000});
   if (config.leftover_count > 0) {
     const std::uint64_t highest = std::uint64_t{1} << 40;
-    config.size_min =
-        parameters.size_bytes("size_min", {.preset = 512, .lowest = 1, .highest = highest});
-    config.size_max = parameters.size_bytes(
-        "size_max", {.preset = config.size_max, .lowest = 1, .highest = highest});
+    config.size_min = parameters.size_bytes("size_min", 512, {1, highest});
+    config.size_max = parameters.size_bytes("size_max", config.size_max, {1, highest});
   }
-  if (config.size_max < config.size_min) {
-    parameters.refuse_value("size_max", "at least size_min = " + std::to_string(config.size_min),
-                            config.size_max);
-  }
+  parameters.refuse_if(config.size_max < config.size_min, "size_max",
+                       "at least size_min = " + std::to_string(config.size_min), config.size_max);
   return make_generated<Pause>(parameters, {.name = "pause", .seed = seed}, config);
 }
 

@@ -376,10 +376,8 @@ void Server::commit() {
 std::unique_ptr<EventSource> make_serve(Parameters& parameters, std::uint64_t seed) {
   ModelShape model = read_model_shape(parameters);
   if (model.family == ModelFamily::Bert) return make_embedding_service(parameters, model, seed);
-  if (model.family != ModelFamily::Gpt2 && !model.is_llama_like()) {
-    parameters.refuse_value("model", "a decoder of the families gpt2, llama and mixtral, or bert",
-                            model.name);
-  }
+  parameters.refuse_if(model.family != ModelFamily::Gpt2 && !model.is_llama_like(), "model",
+                       "a decoder of the families gpt2, llama and mixtral, or bert", model.name);
   refuse_trained_only(parameters, model);
   const std::uint64_t ranks = read_tensor_ranks(parameters, &model);
   const ServeConfig config = read_serve_config(parameters, model, ranks);

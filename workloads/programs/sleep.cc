@@ -259,11 +259,10 @@ std::unique_ptr<EventSource> make_sleep(Parameters& parameters, std::uint64_t se
   parameters.refuse_variant();
   const auto number = [&](const char* key, std::uint64_t preset, std::uint64_t lowest,
                           std::uint64_t highest) {
-    return parameters.number(key, {.preset = preset, .lowest = lowest, .highest = highest});
+    return parameters.number(key, preset, {lowest, highest});
   };
   const auto size_bytes = [&](const char* key, std::uint64_t preset, std::uint64_t lowest) {
-    return parameters.size_bytes(
-        key, {.preset = preset, .lowest = lowest, .highest = std::uint64_t{1} << 40});
+    return parameters.size_bytes(key, preset, {lowest, std::uint64_t{1} << 40});
   };
   SleepConfig config{.layers = number("layers", 16, 1, 1024),
                      .hidden = number("hidden", 2048, 1, 1 << 16),

@@ -73,7 +73,7 @@ void read_compile(Parameters& parameters, TrainConfig* config) {
   std::string wanted = obstacle_of_all(*config);
   if (wanted.empty()) wanted = is_gpt2 ? obstacle_of_gpt2(*config) : obstacle_of_llama(*config);
   if (wanted.empty() && setup.compiled == Compiled::Whole) wanted = obstacle_of_whole(*config);
-  if (!wanted.empty()) parameters.refuse_text("compile", "none, or " + wanted, names[kind]);
+  parameters.refuse_if(!wanted.empty(), "compile", "none, or " + wanted, names[kind]);
 }
 
 }  // namespace allocmark

@@ -44,10 +44,10 @@ std::string key_obstacle(const TrainConfig& config) {
 
 void read_context(Parameters& parameters, TrainConfig* config) {
   ParallelSetup& parallel = config->setup.parallel;
-  parallel.context = parameters.number("cp", {.preset = 1, .lowest = 1, .highest = 1024});
+  parallel.context = parameters.number("cp", 1, {1, 1024});
   if (!parallel.splits_sequences()) return;
   const std::string hindered = model_obstacle(*config);
-  if (!hindered.empty()) parameters.refuse_value("cp", "1 " + hindered, parallel.context);
+  parameters.refuse_if(!hindered.empty(), "cp", "1 " + hindered, parallel.context);
   parallel.gathers_keys = parameters.choice("rotate", {"allgather", "alltoall"}) == 0;
   // The memory-efficient kernel's row sums come in blocks of 32, of each of two pieces.
   const bool is_wide = config->setup.narrow_bytes == 4;
@@ -57,7 +57,7 @@ void read_context(Parameters& parameters, TrainConfig* config) {
     std::string rule = "a multiple of " + std::to_string(unit) + " = 2 x cp";
     if (is_wide) rule += " x 32 where precision=fp32";
     if (parallel.sequence) rule += " x tp where sp=1";
-    parameters.refuse_value("seq", rule, length);
+    parameters.refuse("seq", rule, length);
   }
 }
 
@@ -65,15 +65,15 @@ void check_context_sharding(Parameters& parameters, const TrainConfig& config, s
                             std::uint64_t fsdp) {
   if (!config.setup.parallel.splits_sequences()) return;
   const char* const rule = " where cp is above 1: accelerate shares the model by fully_shard then";
-  if (zero > 0) parameters.refuse_value("zero", std::string("0") + rule, zero);
-  if (fsdp != 2) parameters.refuse_value("fsdp", std::string("2") + rule, fsdp);
+  parameters.refuse_if(zero > 0, "zero", std::string("0") + rule, zero);
+  parameters.refuse_if(fsdp != 2, "fsdp", std::string("2") + rule, fsdp);
 }
 
 void check_context(Parameters& parameters, const TrainConfig& config) {
   const std::uint64_t ranks = config.setup.parallel.context;
   if (ranks == 1) return;
   const std::string wanted = key_obstacle(config);
-  if (!wanted.empty()) parameters.refuse_value("cp", "1, or " + wanted, ranks);
+  parameters.refuse_if(!wanted.empty(), "cp", "1, or " + wanted, ranks);
 }
 
 }  // namespace allocmark

@@ -16,35 +16,27 @@ void read_implementation(Parameters& parameters, TransformerSetup* setup) {
   const ModelFamily family = setup->model.family;
   const bool is_llama = setup->model.is_plain_llama();
   const bool is_megatron = setup->implementation == Implementation::Megatron;
-  if (is_megatron && setup->model.expert_count > 0) {
-    parameters.refuse_text("implementation",
-                           "transformers for models with experts: Megatron-LM's router and grouped "
-                           "products are not generated. zero=1 is nearest; add 4 bytes for each "
-                           "parameter on the rank, Megatron's gradients (FIDELITY.md)",
-                           names[kind]);
-  }
-  if (is_megatron && family != ModelFamily::Gpt2 && !is_llama) {
-    parameters.refuse_text("implementation",
-                           "transformers for BERT, Qwen, Gemma, Phi, T5 and ViT models",
-                           names[kind]);
-  }
-  if (setup->implementation == Implementation::Timm && family != ModelFamily::Vit) {
-    parameters.refuse_text("implementation", "transformers, or timm for ViT models", names[kind]);
-  }
+  parameters.refuse_if(is_megatron && setup->model.expert_count > 0, "implementation",
+                       "transformers for models with experts: Megatron-LM's router and grouped "
+                       "products are not generated. zero=1 is nearest; add 4 bytes for each "
+                       "parameter on the rank, Megatron's gradients (FIDELITY.md)",
+                       names[kind]);
+  parameters.refuse_if(is_megatron && family != ModelFamily::Gpt2 && !is_llama, "implementation",
+                       "transformers for BERT, Qwen, Gemma, Phi, T5 and ViT models", names[kind]);
+  parameters.refuse_if(setup->implementation == Implementation::Timm && family != ModelFamily::Vit,
+                       "implementation", "transformers, or timm for ViT models", names[kind]);
 }
 
 // Blocks whose attention sees only the last tokens, and where there are others between them.
 void read_windows(Parameters& parameters, TrainConfig* config) {
   ModelShape& model = config->setup.model;
   if (model.family != ModelFamily::Llama || config->is_megatron()) return;
-  model.window =
-      parameters.number("window", {.preset = model.window, .lowest = 0, .highest = 1 << 20});
-  model.window_every = parameters.number(
-      "window_every", {.preset = model.window_every, .lowest = 0, .highest = 1024});
+  model.window = parameters.number("window", model.window, {0, 1 << 20});
+  model.window_every = parameters.number("window_every", model.window_every, {0, 1024});
   if (model.window == 0) return;
   const ParallelSetup& parallel = config->setup.parallel;
   if (!parallel.splits_sequences() && parallel.pipeline == 1) return;
-  parameters.refuse_value("window", "0 where cp or pp is above 1", model.window);
+  parameters.refuse("window", "0 where cp or pp is above 1", model.window);
 }
 
 // Hand-written linear layers over torch._scaled_mm, without biases.
@@ -54,9 +46,7 @@ void read_products(Parameters& parameters, TrainConfig* config) {
   if (!model.has_llama_products() || config->is_megatron()) return;
   setup.float8 = parameters.choice("products", {"own", "fp8"}) == 1;
   if (!setup.float8) return;
-  const auto refuse = [&](const char* wanted) {
-    parameters.refuse_text("products", wanted, "fp8");
-  };
+  const auto refuse = [&](const char* wanted) { parameters.refuse("products", wanted, "fp8"); };
   if (model.qkv_bias) refuse("own for models whose products have biases");
   if (setup.autocast || setup.wide_bytes != 2) refuse("own where precision is not bf16");
   if (config->lora.rank > 0) refuse("own where lora is given");
@@ -80,9 +70,7 @@ void read_liger(Parameters& parameters, TrainConfig* config) {
   const std::size_t kind = parameters.choice("liger", names);
   setup.liger = static_cast<LigerParts>(kind);
   if (setup.liger == LigerParts::None) return;
-  const auto refuse = [&](const char* wanted) {
-    parameters.refuse_text("liger", wanted, names[kind]);
-  };
+  const auto refuse = [&](const char* wanted) { parameters.refuse("liger", wanted, names[kind]); };
   if (setup.parallel.tensor * setup.parallel.context > 1) refuse("none where tp or cp is above 1");
   if (setup.float8) refuse("none where products=fp8");
   if (setup.model.head_norms) refuse("none for Qwen 3, whose norms of heads it fuses, too");
@@ -98,8 +86,8 @@ void read_vision(Parameters& parameters, TrainConfig* config) {
   if (!is_llama || config->is_megatron()) return;
   const std::string name = read_vision_model(parameters, &setup);
   if (name.empty()) return;
-  setup.vision_frozen = read_switch(parameters, "vision_frozen", true);
-  const auto refuse = [&](const char* wanted) { parameters.refuse_text("vision", wanted, name); };
+  setup.vision_frozen = parameters.flag("vision_frozen", true);
+  const auto refuse = [&](const char* wanted) { parameters.refuse("vision", wanted, name); };
   if (setup.parallel.rank_count() > 1) refuse("none where tp, pp, cp or dp is above 1");
   if (config->checkpointed || setup.recomputes_attention) refuse("none where checkpoint is given");
   if (config->lora.rank > 0) refuse("none where lora is given");
@@ -112,9 +100,8 @@ void read_mask(Parameters& parameters, TrainConfig* config) {
   const std::size_t mask = parameters.choice("attention_mask", {"none", "ones", "padding"});
   config->given_mask = mask > 0;
   config->padded = mask == 2;
-  if (config->given_mask && config->setup.parallel.pipeline > 1) {
-    parameters.refuse_text("attention_mask", "none where pp > 1", mask == 1 ? "ones" : "padding");
-  }
+  parameters.refuse_if(config->given_mask && config->setup.parallel.pipeline > 1, "attention_mask",
+                       "none where pp > 1", mask == 1 ? "ones" : "padding");
 }
 
 // As transformers' DataCollatorWithFlattening packs them.
@@ -123,9 +110,9 @@ void read_packed(Parameters& parameters, TrainConfig* config) {
   const ModelShape& model = setup.model;
   const bool is_plain_llama = model.is_llama_like() && !model.gemma && !model.is_latent();
   if (config->is_megatron() || (model.family != ModelFamily::Gpt2 && !is_plain_llama)) return;
-  config->packed = read_switch(parameters, "packed", false);
+  config->packed = parameters.flag("packed", false);
   if (!config->packed) return;
-  const auto refuse = [&](const char* rule) { parameters.refuse_value("packed", rule, 1); };
+  const auto refuse = [&](const char* rule) { parameters.refuse("packed", rule, 1); };
   if (config->given_mask) refuse("0, or attention_mask=none: a given mask hides no other text");
   if (setup.parallel.pipeline > 1 || setup.parallel.splits_sequences()) {
     refuse("0 where pp or cp is above 1");

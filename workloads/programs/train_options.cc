@@ -23,8 +23,7 @@ void read_lengths(Parameters& parameters, TrainConfig* config) {
     return;
   }
   const std::uint64_t longest = positions > 0 ? positions : 131'072;
-  config->sequences = parameters.numbers(
-      "seq", {.preset = positions > 0 ? positions : 2048, .lowest = 1, .highest = longest});
+  config->sequences = parameters.numbers("seq", positions > 0 ? positions : 2048, {1, longest});
   const std::size_t source = parameters.choice("lengths", {"fixed", "lognormal", "conv", "code"});
   config->draws_lengths = source != 0;
   LengthSettings& lengths = config->lengths;
@@ -33,12 +32,10 @@ void read_lengths(Parameters& parameters, TrainConfig* config) {
                                  : LengthSource::Code;
   lengths.context_max = *std::max_element(config->sequences.begin(), config->sequences.end());
   if (!config->draws_lengths) return;
-  lengths.longest_percent =
-      parameters.number("longest_percent", {.preset = 0, .lowest = 0, .highest = 100});
+  lengths.longest_percent = parameters.number("longest_percent", 0, {0, 100});
   if (source != 1) return;
-  lengths.median = parameters.number("median", {.preset = 500, .lowest = 1, .highest = 100'000});
-  lengths.sigma_percent =
-      parameters.number("sigma_percent", {.preset = 60, .lowest = 0, .highest = 300});
+  lengths.median = parameters.number("median", 500, {1, 100'000});
+  lengths.sigma_percent = parameters.number("sigma_percent", 60, {0, 300});
 }
 
 void read_precision(Parameters& parameters, TrainConfig* config) {
@@ -68,9 +65,9 @@ void read_attention(Parameters& parameters, TrainConfig* config) {
   const std::size_t kind = is_megatron ? parameters.choice("attention", {"eager", "fused"})
                                        : parameters.choice("attention", {"fused", "eager"});
   config->setup.fused_attention = (kind == 0) != is_megatron;
-  if (config->setup.implementation == Implementation::Timm && !config->setup.fused_attention) {
-    parameters.refuse_text("attention", "fused where implementation=timm", "eager");
-  }
+  parameters.refuse_if(
+      config->setup.implementation == Implementation::Timm && !config->setup.fused_attention,
+      "attention", "fused where implementation=timm", "eager");
 }
 
 void read_checkpoint(Parameters& parameters, TrainConfig* config) {
@@ -78,28 +75,23 @@ void read_checkpoint(Parameters& parameters, TrainConfig* config) {
       parameters.choice("checkpoint", {"none", "full", "selective", "keep_products"});
   config->checkpointed = kind == 1 || kind == 3;
   config->keeps_products = kind == 3;
-  if (config->keeps_products && config->is_megatron()) {
-    parameters.refuse_text("checkpoint", "none, full or selective where implementation=megatron",
-                           "keep_products");
-  }
+  parameters.refuse_if(config->keeps_products && config->is_megatron(), "checkpoint",
+                       "none, full or selective where implementation=megatron", "keep_products");
   config->setup.recomputes_attention = kind == 2;
   if (!config->checkpointed) return;
   config->reentrant = config->is_megatron();
   if (!config->is_megatron() && !config->keeps_products) {
-    config->reentrant = read_switch(parameters, "reentrant", false);
+    config->reentrant = parameters.flag("reentrant", false);
   }
   const std::uint64_t layers = config->setup.own_layer_count();
-  config->checkpoint_every =
-      parameters.number("checkpoint_every", {.preset = 1, .lowest = 1, .highest = 1024});
-  config->checkpoint_blocks =
-      parameters.number("checkpoint_blocks", {.preset = 1, .lowest = 1, .highest = layers});
-  if (config->setup.model.family == ModelFamily::T5 && config->checkpoint_blocks > 1) {
-    parameters.refuse_value("checkpoint_blocks", "1 for T5 models", config->checkpoint_blocks);
-  }
-  if (config->checkpoint_every > 1 && config->checkpoint_blocks > 1) {
-    parameters.refuse_value("checkpoint_blocks", "1 where checkpoint_every is above 1",
-                            config->checkpoint_blocks);
-  }
+  config->checkpoint_every = parameters.number("checkpoint_every", 1, {1, 1024});
+  config->checkpoint_blocks = parameters.number("checkpoint_blocks", 1, {1, layers});
+  parameters.refuse_if(
+      config->setup.model.family == ModelFamily::T5 && config->checkpoint_blocks > 1,
+      "checkpoint_blocks", "1 for T5 models", config->checkpoint_blocks);
+  parameters.refuse_if(config->checkpoint_every > 1 && config->checkpoint_blocks > 1,
+                       "checkpoint_blocks", "1 where checkpoint_every is above 1",
+                       config->checkpoint_blocks);
 }
 
 // Where gradients lie in buffers of the wrapper's own, zero_grad is not the program's to call.
@@ -111,19 +103,13 @@ void read_zero_grad(Parameters& parameters, TrainConfig* config) {
   using enum DataParallelKind;
   const DataParallelSettings& own = config->data_parallel;
   const bool is_deepspeed = own.kind == Zero1 || own.kind == Zero2 || own.kind == Zero3;
-  if (config->is_megatron()) {
-    parameters.refuse_text("zero_grad", "after_step where implementation=megatron", names[kind]);
-  }
-  if (is_deepspeed) {
-    parameters.refuse_text("zero_grad", "after_step where zero is given: DeepSpeed's step does it",
-                           names[kind]);
-  }
-  if (own.kind == Fsdp1 && config->zero_grad == ZeroGrad::BeforeBackward) {
-    parameters.refuse_text("zero_grad", "after_step, zeros or never where fsdp=1", names[kind]);
-  }
-  if (own.bucket_view) {
-    parameters.refuse_value("bucket_view", "0 where zero_grad is not after_step", 1);
-  }
+  parameters.refuse_if(config->is_megatron(), "zero_grad",
+                       "after_step where implementation=megatron", names[kind]);
+  parameters.refuse_if(is_deepspeed, "zero_grad",
+                       "after_step where zero is given: DeepSpeed's step does it", names[kind]);
+  parameters.refuse_if(own.kind == Fsdp1 && config->zero_grad == ZeroGrad::BeforeBackward,
+                       "zero_grad", "after_step, zeros or never where fsdp=1", names[kind]);
+  parameters.refuse_if(own.bucket_view, "bucket_view", "0 where zero_grad is not after_step", 1);
 }
 
 void read_offload(Parameters& parameters, TrainConfig* config) {
@@ -134,51 +120,37 @@ void read_offload(Parameters& parameters, TrainConfig* config) {
   using enum DataParallelKind;
   DataParallelSettings& own = config->data_parallel;
   const bool is_deepspeed = own.kind == Zero1 || own.kind == Zero2 || own.kind == Zero3;
-  if (config->is_megatron() || (own.kind != None && !is_deepspeed)) {
-    parameters.refuse_text("offload",
-                           "none, or implementation=transformers with dp=1 or DeepSpeed's zero",
-                           names[kind]);
-  }
-  if (is_deepspeed && config->offload == Offload::Gradients) {
-    parameters.refuse_text("offload", "states where zero is given: DeepSpeed's gradients go too",
-                           names[kind]);
-  }
+  parameters.refuse_if(config->is_megatron() || (own.kind != None && !is_deepspeed), "offload",
+                       "none, or implementation=transformers with dp=1 or DeepSpeed's zero",
+                       names[kind]);
+  parameters.refuse_if(is_deepspeed && config->offload == Offload::Gradients, "offload",
+                       "states where zero is given: DeepSpeed's gradients go too", names[kind]);
   own.offloads = is_deepspeed;
-  if (config->offload == Offload::Gradients && config->zero_grad != ZeroGrad::AfterStep) {
-    parameters.refuse_text("offload", "none or states where zero_grad is not after_step",
-                           names[kind]);
-  }
-  if (config->clips && (is_deepspeed || config->offload == Offload::Gradients)) {
-    parameters.refuse_value("clip", "0 where gradients are on the host", 1);
-  }
-  if (config->scales_loss) {
-    parameters.refuse_text("offload", "none where precision=fp16_autocast", names[kind]);
-  }
+  parameters.refuse_if(
+      config->offload == Offload::Gradients && config->zero_grad != ZeroGrad::AfterStep, "offload",
+      "none or states where zero_grad is not after_step", names[kind]);
+  parameters.refuse_if(config->clips && (is_deepspeed || config->offload == Offload::Gradients),
+                       "clip", "0 where gradients are on the host", 1);
+  parameters.refuse_if(config->scales_loss, "offload", "none where precision=fp16_autocast",
+                       names[kind]);
 }
 
 void read_loss(Parameters& parameters, TrainConfig* config) {
-  config->keeps_batch = read_switch(parameters, "keep_batch", true);
+  config->keeps_batch = parameters.flag("keep_batch", true);
   const TransformerSetup& setup = config->setup;
   const bool is_causal = setup.model.family == ModelFamily::Gpt2 || setup.model.is_llama_like();
   if (config->is_megatron() || !is_causal) return;
-  config->loss_chunks =
-      parameters.number("loss_chunks", {.preset = 1, .lowest = 1, .highest = 1024});
-  if (config->loss_chunks > 1 && setup.parallel.tensor > 1) {
-    parameters.refuse_value("loss_chunks", "1 where tp is above 1", config->loss_chunks);
-  }
+  config->loss_chunks = parameters.number("loss_chunks", 1, {1, 1024});
+  parameters.refuse_if(config->loss_chunks > 1 && setup.parallel.tensor > 1, "loss_chunks",
+                       "1 where tp is above 1", config->loss_chunks);
   const bool needs_scores = config->keeps_outputs || config->eval_every > 0;
-  if (config->loss_chunks > 1 && needs_scores) {
-    parameters.refuse_value("loss_chunks", "1 where eval_every or keep_outputs is given",
-                            config->loss_chunks);
-  }
+  parameters.refuse_if(config->loss_chunks > 1 && needs_scores, "loss_chunks",
+                       "1 where eval_every or keep_outputs is given", config->loss_chunks);
   if (setup.liger != LigerParts::All) return;
-  if (config->loss_chunks > 1) {
-    parameters.refuse_value("loss_chunks", "1 where liger=all", config->loss_chunks);
-  }
-  if (needs_scores) {
-    parameters.refuse_text("liger", "none or blocks where eval_every or keep_outputs is given",
-                           "all");
-  }
+  parameters.refuse_if(config->loss_chunks > 1, "loss_chunks", "1 where liger=all",
+                       config->loss_chunks);
+  parameters.refuse_if(needs_scores, "liger",
+                       "none or blocks where eval_every or keep_outputs is given", "all");
 }
 
 void read_optimizer(Parameters& parameters, TrainConfig* config) {
@@ -189,86 +161,69 @@ void read_optimizer(Parameters& parameters, TrainConfig* config) {
         parameters.choice("optimizer", {"adamw", "adamw_fused", "sgd", "adamw_loop", "sgd_momentum",
                                         "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit"}));
   }
-  config->clips = read_switch(parameters, "clip", false);
-  if (config->is_megatron() && config->clips) {
-    parameters.refuse_value("clip", "0 where implementation=megatron", 1);
-  }
+  config->clips = parameters.flag("clip", false);
+  parameters.refuse_if(config->is_megatron() && config->clips, "clip",
+                       "0 where implementation=megatron", 1);
   read_zero_grad(parameters, config);
   read_offload(parameters, config);
   if (!is_paged(config->optimizer)) return;
   const std::string& given = *parameters.given("optimizer");
-  if (config->data_parallel.kind > DataParallelKind::Ddp) {
-    parameters.refuse_text("optimizer", "one that is not paged where zero or fsdp is given", given);
-  }
-  if (config->offload != Offload::None) {
-    parameters.refuse_text("optimizer", "one that is not paged where offload is given", given);
-  }
+  parameters.refuse_if(config->data_parallel.kind > DataParallelKind::Ddp, "optimizer",
+                       "one that is not paged where zero or fsdp is given", given);
+  parameters.refuse_if(config->offload != Offload::None, "optimizer",
+                       "one that is not paged where offload is given", given);
 }
 
 void read_model_state(Parameters& parameters, TrainConfig* config) {
-  config->save_every =
-      parameters.number("save_every", {.preset = 0, .lowest = 0, .highest = 1'000'000});
+  config->save_every = parameters.number("save_every", 0, {0, 1'000'000});
   if (config->save_every > 0) {
     config->save = static_cast<SaveKind>(parameters.choice("save", {"plain", "cast", "gathered"}));
     const DataParallelKind kind = config->data_parallel.kind;
     const bool sharded = kind == DataParallelKind::Zero3 || kind == DataParallelKind::Fsdp1 ||
                          kind == DataParallelKind::Fsdp2;
-    if (config->save == SaveKind::Gathered && !sharded) {
-      parameters.refuse_text("save", "plain or cast where parameters are whole (zero=3, fsdp)",
-                             "gathered");
-    }
-    if (config->save == SaveKind::Cast && sharded) {
-      parameters.refuse_text("save", "plain or gathered where parameters are sharded", "cast");
-    }
+    parameters.refuse_if(config->save == SaveKind::Gathered && !sharded, "save",
+                         "plain or cast where parameters are whole (zero=3, fsdp)", "gathered");
+    parameters.refuse_if(config->save == SaveKind::Cast && sharded, "save",
+                         "plain or gathered where parameters are sharded", "cast");
   }
   const std::vector<std::string> names = {"none", "host", "device"};
   const std::size_t resume = parameters.choice("resume", names);
   config->resume = static_cast<ResumeKind>(resume);
   if (config->resume == ResumeKind::None) return;
-  if (config->is_megatron()) {
-    parameters.refuse_text("resume", "none where implementation=megatron", names[resume]);
-  }
-  config->resume_at = parameters.number(
-      "resume_at",
-      {.preset = 0, .lowest = 0, .highest = std::max<std::uint64_t>(config->step_count, 1) - 1});
+  parameters.refuse_if(config->is_megatron(), "resume", "none where implementation=megatron",
+                       names[resume]);
+  config->resume_at =
+      parameters.number("resume_at", 0, {0, std::max<std::uint64_t>(config->step_count, 1) - 1});
 }
 
 void read_evaluation(Parameters& parameters, TrainConfig* config) {
-  config->eval_every =
-      parameters.number("eval_every", {.preset = 0, .lowest = 0, .highest = 1'000'000});
-  config->keeps_losses = read_switch(parameters, "keep_losses", false);
-  config->keeps_outputs = read_switch(parameters, "keep_outputs", false);
+  config->eval_every = parameters.number("eval_every", 0, {0, 1'000'000});
+  config->keeps_losses = parameters.flag("keep_losses", false);
+  config->keeps_outputs = parameters.flag("keep_outputs", false);
   const ParallelSetup& parallel = config->setup.parallel;
   if (!parallel.is_last() && (config->keeps_losses || config->keeps_outputs)) {
     const std::uint64_t first_rank = parallel.tensor * parallel.data * (parallel.pipeline - 1);
-    parameters.refuse_value(config->keeps_losses ? "keep_losses" : "keep_outputs",
-                            "0, or rank = " + std::to_string(first_rank) +
-                                " or above: only the last stage has losses and outputs",
-                            1);
+    parameters.refuse(config->keeps_losses ? "keep_losses" : "keep_outputs",
+                      "0, or rank = " + std::to_string(first_rank) +
+                          " or above: only the last stage has losses and outputs",
+                      1);
   }
-  if (config->is_megatron() && config->keeps_outputs) {
-    parameters.refuse_value("keep_outputs", "0 where implementation=megatron", 1);
-  }
-  if (config->step_count == 0 && config->eval_every == 0) {
-    parameters.refuse_value("steps", "at least 1, or eval_every=1 to evaluate only", 0);
-  }
+  parameters.refuse_if(config->is_megatron() && config->keeps_outputs, "keep_outputs",
+                       "0 where implementation=megatron", 1);
+  parameters.refuse_if(config->step_count == 0 && config->eval_every == 0, "steps",
+                       "at least 1, or eval_every=1 to evaluate only", 0);
   if (config->eval_every == 0) return;
-  if (config->setup.parallel.pipeline > 1) {
-    parameters.refuse_value("eval_every", "0 where pp > 1", config->eval_every);
-  }
-  config->eval_batches =
-      parameters.number("eval_batches", {.preset = 4, .lowest = 1, .highest = 100'000});
-  config->eval_batch = parameters.number(
-      "eval_batch", {.preset = config->setup.batch, .lowest = 1, .highest = 4096});
+  parameters.refuse_if(config->setup.parallel.pipeline > 1, "eval_every", "0 where pp > 1",
+                       config->eval_every);
+  config->eval_batches = parameters.number("eval_batches", 4, {1, 100'000});
+  config->eval_batch = parameters.number("eval_batch", config->setup.batch, {1, 4096});
   if (config->setup.autocast) {
     config->eval_casts_once = parameters.choice("eval_autocast", {"batch", "loop"}) == 1;
   }
-  config->eval_grad = read_switch(parameters, "eval_grad", false);
-  config->keeps_eval_losses = read_switch(parameters, "keep_eval_losses", false);
-  if (config->keeps_eval_losses && !config->eval_grad) {
-    parameters.refuse_value("keep_eval_losses", "0, or eval_grad=1: without graphs nothing is kept",
-                            1);
-  }
+  config->eval_grad = parameters.flag("eval_grad", false);
+  config->keeps_eval_losses = parameters.flag("keep_eval_losses", false);
+  parameters.refuse_if(config->keeps_eval_losses && !config->eval_grad, "keep_eval_losses",
+                       "0, or eval_grad=1: without graphs nothing is kept", 1);
 }
 
 void read_lora(Parameters& parameters, TrainConfig* config) {
@@ -276,13 +231,12 @@ void read_lora(Parameters& parameters, TrainConfig* config) {
   const bool has_adapters = model.is_llama_like() || model.family == ModelFamily::Gpt2 ||
                             model.family == ModelFamily::Bert;
   if (!has_adapters || model.is_latent() || config->is_megatron()) return;
-  config->lora.rank = parameters.number("lora", {.preset = 0, .lowest = 0, .highest = 4096});
+  config->lora.rank = parameters.number("lora", 0, {0, 4096});
   if (config->lora.rank == 0) return;
-  if (config->setup.parallel.tensor * config->setup.parallel.pipeline > 1) {
-    parameters.refuse_value("lora", "0 where tp or pp is above 1", config->lora.rank);
-  }
+  parameters.refuse_if(config->setup.parallel.tensor * config->setup.parallel.pipeline > 1, "lora",
+                       "0 where tp or pp is above 1", config->lora.rank);
   config->lora.input_gradient = config->checkpointed;
-  config->lora.dropout = read_switch(parameters, "lora_dropout", false);
+  config->lora.dropout = parameters.flag("lora_dropout", false);
   if (!model.is_llama_like()) return;
   if (model.family == ModelFamily::Llama) {
     config->lora.targets = static_cast<LoraTargets>(
@@ -290,9 +244,8 @@ void read_lora(Parameters& parameters, TrainConfig* config) {
   }
   config->lora.trains_tables = parameters.choice("lora_trains", {"adapters", "embeddings"}) == 1;
   config->lora.bits = static_cast<WeightBits>(parameters.choice("quantize", {"none", "nf4"}));
-  if (config->lora.bits != WeightBits::Whole && config->setup.wide_bytes != 2) {
-    parameters.refuse_text("quantize", "none, or precision=bf16 or bf16_weights_autocast", "nf4");
-  }
+  parameters.refuse_if(config->lora.bits != WeightBits::Whole && config->setup.wide_bytes != 2,
+                       "quantize", "none, or precision=bf16 or bf16_weights_autocast", "nf4");
 }
 
 // What all blocks and the loss keep at once, roughly: enough to refuse what 64 bits cannot hold.
@@ -316,10 +269,10 @@ void check_live_bytes(Parameters& parameters, const TrainConfig& config) {
       (block * layers * passes + 16.0 * tokens * static_cast<double>(model.vocabulary)) * kept +
       24.0 * (matrices * layers + 2.0 * tables);
   if (live <= kLiveBytesMax) return;
-  parameters.refuse_value("seq",
-                          "batch, seq, micro batches in flight and the model's sizes that keep "
-                          "fewer than 2^62 bytes",
-                          config.lengths.context_max);
+  parameters.refuse("seq",
+                    "batch, seq, micro batches in flight and the model's sizes that keep "
+                    "fewer than 2^62 bytes",
+                    config.lengths.context_max);
 }
 
 }  // namespace
@@ -329,9 +282,9 @@ TrainConfig read_train_config(Parameters& parameters) {
   TransformerSetup& setup = config.setup;
   setup.model = read_model_shape(parameters);
   read_implementation(parameters, &setup);
-  setup.batch = parameters.number("batch", {.preset = 8, .lowest = 1, .highest = 4096});
+  setup.batch = parameters.number("batch", 8, {1, 4096});
   read_lengths(parameters, &config);
-  config.step_count = parameters.number("steps", {.preset = 4, .lowest = 0, .highest = 1'000'000});
+  config.step_count = parameters.number("steps", 4, {0, 1'000'000});
   read_precision(parameters, &config);
   read_parallel(parameters, &config);
   read_micro_batches(parameters, &config);
@@ -353,16 +306,15 @@ TrainConfig read_train_config(Parameters& parameters) {
   read_mask(parameters, &config);
   read_packed(parameters, &config);
   if (setup.model.family == ModelFamily::T5) {
-    config.targets = parameters.numbers("target", {.preset = 128, .lowest = 1, .highest = 131'072});
+    config.targets = parameters.numbers("target", 128, {1, 131'072});
     setup.target = *std::max_element(config.targets.begin(), config.targets.end());
-    if (setup.recomputes_attention) {
-      parameters.refuse_text("checkpoint", "none or full for T5 models", "selective");
-    }
+    parameters.refuse_if(setup.recomputes_attention, "checkpoint", "none or full for T5 models",
+                         "selective");
   }
   const bool one_length = config.sequences.size() == 1 && !config.draws_lengths;
   read_experts(parameters, one_length ? setup.batch * config.sequences.front() : 0, &setup);
   read_attention(parameters, &config);
-  setup.kernels = read_switch(parameters, "kernels", false);
+  setup.kernels = parameters.flag("kernels", false);
   read_meetings(parameters, setup.parallel.rank_count(), &setup);
   read_model_state(parameters, &config);
   read_evaluation(parameters, &config);
@@ -370,11 +322,10 @@ TrainConfig read_train_config(Parameters& parameters) {
   config.marks_phases = parameters.choice("marks", {"steps", "phases"}) == 1;
   read_compile(parameters, &config);
   check_context(parameters, config);
-  if (config.data_parallel.kind != DataParallelKind::None &&
-      config.data_parallel.kind >= DataParallelKind::Zero3 && config.checkpoint_blocks > 1) {
-    parameters.refuse_value("checkpoint_blocks", "1 where zero=3 or fsdp is given",
-                            config.checkpoint_blocks);
-  }
+  parameters.refuse_if(
+      config.data_parallel.kind != DataParallelKind::None &&
+          config.data_parallel.kind >= DataParallelKind::Zero3 && config.checkpoint_blocks > 1,
+      "checkpoint_blocks", "1 where zero=3 or fsdp is given", config.checkpoint_blocks);
   check_live_bytes(parameters, config);
   return config;
 }

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "workloads/programs/model_options.h"
 #include "workloads/programs/train_context.h"
 
 namespace allocmark {
@@ -21,21 +20,19 @@ void check_shares(Parameters& parameters, const TransformerSetup& setup) {
   const std::uint64_t ranks = setup.parallel.tensor;
   const auto divides = [&](const char* what, std::uint64_t value) {
     if (value % ranks == 0) return;
-    parameters.refuse_value(
-        "tp", "a divisor of " + std::string(what) + " = " + std::to_string(value), ranks);
+    parameters.refuse("tp", "a divisor of " + std::string(what) + " = " + std::to_string(value),
+                      ranks);
   };
   divides("heads", model.head_count);
   divides("kv_heads", model.kv_head_count);
   divides("hidden", model.hidden);
   divides("ffn", model.ffn);
   const std::uint64_t pieces = setup.parallel.pipeline * setup.parallel.chunks;
-  if (model.layer_count % pieces != 0 && setup.parallel.stage_layers == 0) {
-    parameters.refuse_value(
-        setup.parallel.chunks > 1 ? "virtual" : "pp",
-        "pp * virtual a divisor of layers = " + std::to_string(model.layer_count) +
-            ", or stage_layers with the blocks of each stage",
-        setup.parallel.chunks > 1 ? setup.parallel.chunks : setup.parallel.pipeline);
-  }
+  parameters.refuse_if(model.layer_count % pieces != 0 && setup.parallel.stage_layers == 0,
+                       setup.parallel.chunks > 1 ? "virtual" : "pp",
+                       "pp * virtual a divisor of layers = " + std::to_string(model.layer_count) +
+                           ", or stage_layers with the blocks of each stage",
+                       setup.parallel.chunks > 1 ? setup.parallel.chunks : setup.parallel.pipeline);
 }
 
 // Stages that differ: how many blocks each has. Returns nothing where they are alike.
@@ -43,17 +40,14 @@ std::vector<std::uint64_t> read_stage_layers(Parameters& parameters,
                                              const TransformerSetup& setup) {
   const ParallelSetup& parallel = setup.parallel;
   if (parallel.pipeline == 1 || parallel.chunks > 1) return {};
-  std::vector<std::uint64_t> given =
-      parameters.numbers("stage_layers", {.preset = 0, .lowest = 1, .highest = 1024});
+  std::vector<std::uint64_t> given = parameters.numbers("stage_layers", 0, {1, 1024});
   if (given.front() == 0) return {};
   const std::uint64_t sum = std::accumulate(given.begin(), given.end(), std::uint64_t{0});
-  if (given.size() != parallel.pipeline || sum != setup.model.layer_count) {
-    parameters.refuse_value(
-        "stage_layers",
-        "pp = " + std::to_string(parallel.pipeline) +
-            " numbers whose sum is layers = " + std::to_string(setup.model.layer_count),
-        sum);
-  }
+  parameters.refuse_if(
+      given.size() != parallel.pipeline || sum != setup.model.layer_count, "stage_layers",
+      "pp = " + std::to_string(parallel.pipeline) +
+          " numbers whose sum is layers = " + std::to_string(setup.model.layer_count),
+      sum);
   return given;
 }
 
@@ -63,74 +57,55 @@ void check_families(Parameters& parameters, const TransformerSetup& setup) {
   const bool is_whole =
       setup.model.image > 0 || family == ModelFamily::T5 || family == ModelFamily::Mixtral;
   const std::string wanted = "1 for " + std::string(setup.model.name);
-  if (setup.parallel.tensor > 1 && (is_whole || setup.model.joint_products)) {
-    parameters.refuse_value("tp", wanted, setup.parallel.tensor);
-  }
-  if (setup.parallel.pipeline > 1 && is_whole) {
-    parameters.refuse_value("pp", wanted, setup.parallel.pipeline);
-  }
+  parameters.refuse_if(setup.parallel.tensor > 1 && (is_whole || setup.model.joint_products), "tp",
+                       wanted, setup.parallel.tensor);
+  parameters.refuse_if(setup.parallel.pipeline > 1 && is_whole, "pp", wanted,
+                       setup.parallel.pipeline);
 }
 
 void check_data_parallel(Parameters& parameters, const TrainConfig& config, std::uint64_t zero,
                          std::uint64_t fsdp) {
   const char* given = zero > 0 ? "zero" : "fsdp";
   check_context_sharding(parameters, config, zero, fsdp);
-  if (zero > 0 && fsdp > 0) {
-    parameters.refuse_value("fsdp", "0 where zero = " + std::to_string(zero), fsdp);
-  }
-  if (zero + fsdp > 0 && config.data_parallel.ranks == 1) {
-    parameters.refuse_value(given, "0 where dp is 1: there is nobody to share with", zero + fsdp);
-  }
-  if (config.is_megatron() && fsdp > 0) {
-    parameters.refuse_value("fsdp", "0 where implementation=megatron", fsdp);
-  }
-  if (config.is_megatron() && zero > 1) {
-    parameters.refuse_value(
-        "zero", "0, or 1 for the distributed optimizer, where implementation=megatron", zero);
-  }
-  if (config.setup.parallel.pipeline > 1 && (zero > 1 || fsdp > 0)) {
-    parameters.refuse_value(given,
-                            "at most zero=1 where pp > 1: a stage would gather its parameters for "
-                            "every micro batch",
-                            zero + fsdp);
-  }
-  if (config.lora.rank > 0 && fsdp == 1) {
-    parameters.refuse_value("lora", "0 where fsdp=1: one flat parameter is trained or frozen",
-                            config.lora.rank);
-  }
-  if (config.lora.trains_tables && zero + fsdp > 0) {
-    parameters.refuse_text("lora_trains", "adapters where zero or fsdp is given", "embeddings");
-  }
-  if (config.lora.bits != WeightBits::Whole && zero + fsdp > 0) {
-    parameters.refuse_text("quantize", "none where zero or fsdp is given", "nf4");
-  }
+  parameters.refuse_if(zero > 0 && fsdp > 0, "fsdp", "0 where zero = " + std::to_string(zero),
+                       fsdp);
+  parameters.refuse_if(zero + fsdp > 0 && config.data_parallel.ranks == 1, given,
+                       "0 where dp is 1: there is nobody to share with", zero + fsdp);
+  parameters.refuse_if(config.is_megatron() && fsdp > 0, "fsdp", "0 where implementation=megatron",
+                       fsdp);
+  parameters.refuse_if(config.is_megatron() && zero > 1, "zero",
+                       "0, or 1 for the distributed optimizer, where implementation=megatron",
+                       zero);
+  parameters.refuse_if(config.setup.parallel.pipeline > 1 && (zero > 1 || fsdp > 0), given,
+                       "at most zero=1 where pp > 1: a stage would gather its parameters for "
+                       "every micro batch",
+                       zero + fsdp);
+  parameters.refuse_if(config.lora.rank > 0 && fsdp == 1, "lora",
+                       "0 where fsdp=1: one flat parameter is trained or frozen", config.lora.rank);
+  parameters.refuse_if(config.lora.trains_tables && zero + fsdp > 0, "lora_trains",
+                       "adapters where zero or fsdp is given", "embeddings");
+  parameters.refuse_if(config.lora.bits != WeightBits::Whole && zero + fsdp > 0, "quantize",
+                       "none where zero or fsdp is given", "nf4");
 }
 
 // Hybrid sharding: replicas of the model, each in shards.
 std::uint64_t read_replicas(Parameters& parameters, const ParallelSetup& parallel,
                             std::uint64_t fsdp) {
-  const std::uint64_t replicas =
-      parameters.number("replicate", {.preset = 1, .lowest = 1, .highest = 1 << 16});
+  const std::uint64_t replicas = parameters.number("replicate", 1, {1, 1 << 16});
   if (replicas == 1) return 1;
-  if (fsdp == 0) {
-    parameters.refuse_value("replicate", "1, or fsdp=1 or 2: each replica's ranks share the model",
-                            replicas);
-  }
-  if (parallel.data % replicas != 0) {
-    parameters.refuse_value("replicate", "a divisor of dp = " + std::to_string(parallel.data),
-                            replicas);
-  }
-  if (replicas == parallel.data * parallel.context) {
-    parameters.refuse_value("replicate",
-                            "below dp = " + std::to_string(parallel.data) + ": nobody would share",
-                            replicas);
-  }
+  parameters.refuse_if(fsdp == 0, "replicate",
+                       "1, or fsdp=1 or 2: each replica's ranks share the model", replicas);
+  parameters.refuse_if(parallel.data % replicas != 0, "replicate",
+                       "a divisor of dp = " + std::to_string(parallel.data), replicas);
+  parameters.refuse_if(replicas == parallel.data * parallel.context, "replicate",
+                       "below dp = " + std::to_string(parallel.data) + ": nobody would share",
+                       replicas);
   return replicas;
 }
 
 void read_rank(Parameters& parameters, ParallelSetup* parallel) {
   const std::uint64_t world = parallel->rank_count();
-  std::uint64_t rank = parameters.number("rank", {.preset = 0, .lowest = 0, .highest = world - 1});
+  std::uint64_t rank = parameters.number("rank", 0, {0, world - 1});
   parallel->tensor_rank = rank % parallel->tensor;
   rank /= parallel->tensor;
   parallel->context_rank = rank % parallel->context;
@@ -145,85 +120,67 @@ void read_parallel(Parameters& parameters, TrainConfig* config) {
   TransformerSetup& setup = config->setup;
   ParallelSetup& parallel = setup.parallel;
   const auto number = [&](const char* key, std::uint64_t highest) {
-    return parameters.number(key, {.preset = 1, .lowest = 1, .highest = highest});
+    return parameters.number(key, 1, {1, highest});
   };
   const bool is_bert = setup.model.family == ModelFamily::Bert;
   parallel.tensor = number("tp", 1024);
-  parallel.sequence = read_switch(parameters, "sp", false);
+  parallel.sequence = parameters.flag("sp", false);
   parallel.data = number("dp", 1 << 16);
   parallel.pipeline = number("pp", 1024);
   if (parallel.pipeline > 1) parallel.chunks = number("virtual", 1024);
-  if (parallel.sequence && parallel.tensor == 1) {
-    parameters.refuse_value("sp", "0 where tp is 1: tokens are shared over the tensor ranks", 1);
-  }
-  if (parallel.sequence && !config->is_megatron() && setup.model.family != ModelFamily::Llama) {
-    parameters.refuse_value("sp", "0, a Llama model, or implementation=megatron", 1);
-  }
-  if (parallel.pipeline > 1 && is_bert) {
-    parameters.refuse_value("pp", "1 for BERT models", parallel.pipeline);
-  }
+  parameters.refuse_if(parallel.sequence && parallel.tensor == 1, "sp",
+                       "0 where tp is 1: tokens are shared over the tensor ranks", 1);
+  parameters.refuse_if(
+      parallel.sequence && !config->is_megatron() && setup.model.family != ModelFamily::Llama, "sp",
+      "0, a Llama model, or implementation=megatron", 1);
+  parameters.refuse_if(parallel.pipeline > 1 && is_bert, "pp", "1 for BERT models",
+                       parallel.pipeline);
   check_families(parameters, setup);
   const std::vector<std::uint64_t> stage_layers = read_stage_layers(parameters, setup);
   if (!stage_layers.empty()) parallel.stage_layers = stage_layers.front();
   check_shares(parameters, setup);
-  if (parallel.pipeline > 1 && config->draws_lengths) {
-    parameters.refuse_value("pp", "1 where lengths are drawn: stages have to agree",
-                            parallel.pipeline);
-  }
-  if (parallel.pipeline > 1 && config->sequences.size() > 1 && !config->is_megatron()) {
-    parameters.refuse_value("pp",
-                            "1 where seq has several lengths, or implementation=megatron: "
-                            "PyTorch's stages have fixed shapes",
-                            parallel.pipeline);
-  }
+  parameters.refuse_if(parallel.pipeline > 1 && config->draws_lengths, "pp",
+                       "1 where lengths are drawn: stages have to agree", parallel.pipeline);
+  parameters.refuse_if(
+      parallel.pipeline > 1 && config->sequences.size() > 1 && !config->is_megatron(), "pp",
+      "1 where seq has several lengths, or implementation=megatron: "
+      "PyTorch's stages have fixed shapes",
+      parallel.pipeline);
   read_context(parameters, config);
   read_rank(parameters, &parallel);
   if (!stage_layers.empty()) parallel.stage_layers = stage_layers[parallel.stage];
   if (!parallel.sequence) return;
   for (const std::uint64_t sequence : config->sequences) {
-    if (sequence % parallel.tensor != 0) {
-      parameters.refuse_value(
-          "seq", "a multiple of tp = " + std::to_string(parallel.tensor) + " where sp=1", sequence);
-    }
+    parameters.refuse_if(sequence % parallel.tensor != 0, "seq",
+                         "a multiple of tp = " + std::to_string(parallel.tensor) + " where sp=1",
+                         sequence);
   }
-  if (config->draws_lengths) {
-    parameters.refuse_value("sp", "0 where lengths are drawn: they cannot be shared evenly", 1);
-  }
+  parameters.refuse_if(config->draws_lengths, "sp",
+                       "0 where lengths are drawn: they cannot be shared evenly", 1);
 }
 
 void read_micro_batches(Parameters& parameters, TrainConfig* config) {
   const ParallelSetup& parallel = config->setup.parallel;
-  const std::uint64_t accumulate =
-      parameters.number("accumulate", {.preset = 1, .lowest = 1, .highest = 100'000});
+  const std::uint64_t accumulate = parameters.number("accumulate", 1, {1, 100'000});
   const std::uint64_t stages = parallel.pipeline;
-  const std::uint64_t micro = parameters.number(
-      "micro_batches",
-      {.preset = stages > 1 ? stages : accumulate, .lowest = 1, .highest = 100'000});
-  if (accumulate > 1 && micro != accumulate) {
-    parameters.refuse_value("accumulate",
-                            "1 where micro_batches = " + std::to_string(micro) + " says the same",
-                            accumulate);
-  }
+  const std::uint64_t micro =
+      parameters.number("micro_batches", stages > 1 ? stages : accumulate, {1, 100'000});
+  parameters.refuse_if(accumulate > 1 && micro != accumulate, "accumulate",
+                       "1 where micro_batches = " + std::to_string(micro) + " says the same",
+                       accumulate);
   config->accumulate = micro;
-  const std::uint64_t global = parameters.number(
-      "global_batch", {.preset = 0, .lowest = 1, .highest = std::uint64_t{1} << 32});
+  const std::uint64_t global = parameters.number("global_batch", 0, {1, std::uint64_t{1} << 32});
   if (global > 0) {
     const std::uint64_t each = config->setup.batch * parallel.data;
-    if (global % each != 0) {
-      parameters.refuse_value("global_batch", "a multiple of batch * dp = " + std::to_string(each),
-                              global);
-    }
-    if (micro != 1 && micro != stages && micro != global / each) {
-      parameters.refuse_value(
-          "micro_batches", "global_batch / (batch * dp) = " + std::to_string(global / each), micro);
-    }
+    parameters.refuse_if(global % each != 0, "global_batch",
+                         "a multiple of batch * dp = " + std::to_string(each), global);
+    parameters.refuse_if(micro != 1 && micro != stages && micro != global / each, "micro_batches",
+                         "global_batch / (batch * dp) = " + std::to_string(global / each), micro);
     config->accumulate = global / each;
   }
-  if (parallel.chunks > 1 && config->accumulate % stages != 0) {
-    parameters.refuse_value("micro_batches",
-                            "a multiple of pp = " + std::to_string(stages) + " where virtual > 1",
-                            config->accumulate);
-  }
+  parameters.refuse_if(parallel.chunks > 1 && config->accumulate % stages != 0, "micro_batches",
+                       "a multiple of pp = " + std::to_string(stages) + " where virtual > 1",
+                       config->accumulate);
 }
 
 void read_data_parallel(Parameters& parameters, TrainConfig* config) {
@@ -232,9 +189,9 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
   const std::uint64_t ranks = parallel.data * parallel.context;
   DataParallelSettings& own = config->data_parallel;
   own.ranks = ranks;
-  const std::uint64_t zero = parameters.number("zero", {.preset = 0, .lowest = 0, .highest = 3});
-  const std::uint64_t fsdp = parameters.number(
-      "fsdp", {.preset = parallel.splits_sequences() ? 2u : 0u, .lowest = 0, .highest = 2});
+  const std::uint64_t zero = parameters.number("zero", 0, {0, 3});
+  const std::uint64_t fsdp =
+      parameters.number("fsdp", parallel.splits_sequences() ? 2u : 0u, {0, 2});
   check_data_parallel(parameters, *config, zero, fsdp);
   parallel.replicas = read_replicas(parameters, parallel, fsdp);
   own.replicas = parallel.replicas;
@@ -249,10 +206,9 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
   config->lora.in_own_type = zero + fsdp > 0;
   own.kind = fsdp == 1 ? Fsdp1 : fsdp == 2 ? Fsdp2 : ranks == 1 ? None : kinds[zero];
   if (own.kind == Ddp) {
-    own.bucket_bytes = parameters.number("bucket_mb", {.preset = 25, .lowest = 1, .highest = 4096})
-                       << 20;
-    own.bucket_view = read_switch(parameters, "bucket_view", false);
-    own.no_sync = read_switch(parameters, "no_sync", false);
+    own.bucket_bytes = parameters.number("bucket_mb", 25, {1, 4096}) << 20;
+    own.bucket_view = parameters.flag("bucket_view", false);
+    own.no_sync = parameters.flag("no_sync", false);
   }
   if (zero == 1) own.shares_states = parameters.choice("sharder", {"deepspeed", "torch"}) == 1;
   if (own.shares_states) {
@@ -260,29 +216,25 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
     return;
   }
   if (zero > 0) {
-    own.reduce_elements = parameters.number(
-        "reduce_elements", {.preset = 500'000'000, .lowest = 1, .highest = 100'000'000'000});
+    own.reduce_elements = parameters.number("reduce_elements", 500'000'000, {1, 100'000'000'000});
   }
-  if (zero > 0 && config->setup.autocast) {
-    parameters.refuse_text("precision",
-                           "bf16 or fp32 where zero is given: DeepSpeed casts the model",
-                           autocast_name(config->setup));
-  }
+  parameters.refuse_if(zero > 0 && config->setup.autocast, "precision",
+                       "bf16 or fp32 where zero is given: DeepSpeed casts the model",
+                       autocast_name(config->setup));
   if (fsdp > 0) {
-    own.reshard = read_switch(parameters, "reshard", true);
+    own.reshard = parameters.flag("reshard", true);
     own.gathers_narrow = parameters.choice("gathered", {"same", "bf16"}) == 1;
   }
   if (fsdp > 0 || zero == 3) {
-    own.prefetch = read_switch(parameters, "prefetch", true);
+    own.prefetch = parameters.flag("prefetch", true);
     own.defers_parameters = parameters.choice("initialize", {"deferred", "whole"}) == 0;
     config->setup.defers_parameters = own.defers_parameters;
   }
-  if (own.kind != None) own.records = read_switch(parameters, "record", true);
+  if (own.kind != None) own.records = parameters.flag("record", true);
   if (!own.gathers_narrow) return;
   TransformerSetup& setup = config->setup;
-  if (setup.autocast || setup.wide_bytes != 4) {
-    parameters.refuse_text("gathered", "same, or precision=fp32 for the shards", "bf16");
-  }
+  parameters.refuse_if(setup.autocast || setup.wide_bytes != 4, "gathered",
+                       "same, or precision=fp32 for the shards", "bf16");
   setup.parameter_bytes = 4;
   setup.wide_bytes = setup.narrow_bytes = 2;
 }

@@ -9,7 +9,6 @@
 #include "workloads/model/functions.h"
 #include "workloads/model/optimizer.h"
 #include "workloads/model/unet.h"
-#include "workloads/programs/model_options.h"
 #include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
@@ -117,33 +116,29 @@ class UnetTraining {
 
 void read_resolutions(Parameters& parameters, UnetSetup* setup) {
   const std::vector<std::uint64_t> channels =
-      parameters.numbers("channels", {.preset = 0, .lowest = kChannelStep, .highest = 8192});
+      parameters.numbers("channels", 0, {kChannelStep, 8192});
   if (channels.front() > 0) setup->channels = channels;
   for (const std::uint64_t count : setup->channels) {
     if (count % kChannelStep == 0) continue;
-    parameters.refuse_value("channels", "multiples of " + std::to_string(kChannelStep), count);
+    parameters.refuse("channels", "multiples of " + std::to_string(kChannelStep), count);
   }
   // Without the key the resolution in the middle attends.
   setup->attends.assign(setup->channels.size(), 0);
   setup->attends[setup->channels.size() / 2] = 1;
-  const std::vector<std::uint64_t> attends =
-      parameters.numbers("attention", {.preset = UINT64_MAX, .lowest = 0, .highest = 1});
+  const std::vector<std::uint64_t> attends = parameters.numbers("attention", UINT64_MAX, {0, 1});
   if (attends.front() != UINT64_MAX) {
-    if (attends.size() != setup->channels.size()) {
-      parameters.refuse_value(
-          "attention", "0 or 1 for each of " + std::to_string(setup->channels.size()) + " channels",
-          attends.size());
-    }
+    parameters.refuse_if(
+        attends.size() != setup->channels.size(), "attention",
+        "0 or 1 for each of " + std::to_string(setup->channels.size()) + " channels",
+        attends.size());
     setup->attends = attends;
   }
-  setup->side = parameters.number("image", {.preset = 64, .lowest = 1, .highest = 4096});
+  setup->side = parameters.number("image", 64, {1, 4096});
   const std::uint64_t divisor = std::uint64_t{1} << (setup->channels.size() - 1);
-  if (setup->channels.size() > 8 || setup->side % divisor != 0) {
-    parameters.refuse_value("image",
-                            "a multiple of " + std::to_string(divisor) +
-                                ", which is halved for each of at most 8 channels but the last",
-                            setup->side);
-  }
+  parameters.refuse_if(setup->channels.size() > 8 || setup->side % divisor != 0, "image",
+                       "a multiple of " + std::to_string(divisor) +
+                           ", which is halved for each of at most 8 channels but the last",
+                       setup->side);
 }
 
 std::unique_ptr<EventSource> make_unet(Parameters& parameters, std::uint64_t seed) {
@@ -151,15 +146,15 @@ std::unique_ptr<EventSource> make_unet(Parameters& parameters, std::uint64_t see
   UnetConfig config;
   UnetSetup& setup = config.setup;
   read_resolutions(parameters, &setup);
-  setup.block_count = parameters.number("blocks", {.preset = 2, .lowest = 1, .highest = 16});
+  setup.block_count = parameters.number("blocks", 2, {1, 16});
   // Slices of a single image are contiguous, which would need other copies.
-  setup.batch = parameters.number("batch", {.preset = 16, .lowest = 2, .highest = 4096});
-  config.step_count = parameters.number("steps", {.preset = 4, .lowest = 1, .highest = 1'000'000});
+  setup.batch = parameters.number("batch", 16, {2, 4096});
+  config.step_count = parameters.number("steps", 4, {1, 1'000'000});
   setup.autocast = parameters.choice("precision", {"bf16_autocast", "fp32"}) == 0;
   setup.narrow_bytes = setup.autocast ? 2 : 4;
   config.optimizer =
       static_cast<OptimizerKind>(parameters.choice("optimizer", {"adamw", "adamw_fused", "sgd"}));
-  config.kernels = read_switch(parameters, "kernels", false);
+  config.kernels = parameters.flag("kernels", false);
   return make_generated<UnetTraining>(parameters, {.name = "unet", .seed = seed}, config);
 }
 

@@ -176,20 +176,16 @@ std::unique_ptr<EventSource> make_embedding_service(Parameters& parameters, cons
   setup.wide_bytes = setup.narrow_bytes =
       parameters.choice("precision", {"bf16", "fp32"}) == 1 ? 4 : 2;
   setup.fused_attention = parameters.choice("attention", {"fused", "eager"}) == 0;
-  config.request_count =
-      parameters.number("requests", {.preset = 256, .lowest = 1, .highest = 1'000'000'000});
+  config.request_count = parameters.number("requests", 256, {1, 1'000'000'000});
   config.arrivals = read_arrivals(parameters);
   config.lengths = read_lengths(
       parameters,
       {.longest = model.positions, .context_preset = model.positions, .generates = false});
-  config.batch_max = parameters.number("batch", {.preset = 32, .lowest = 1, .highest = 4096});
-  config.token_budget =
-      parameters.number("batch_tokens", {.preset = 16'384, .lowest = 1, .highest = 1 << 20});
-  if (config.token_budget < config.lengths.context_max) {
-    parameters.refuse_value("batch_tokens",
-                            "at least context_max = " + std::to_string(config.lengths.context_max),
-                            config.token_budget);
-  }
+  config.batch_max = parameters.number("batch", 32, {1, 4096});
+  config.token_budget = parameters.number("batch_tokens", 16'384, {1, 1 << 20});
+  parameters.refuse_if(config.token_budget < config.lengths.context_max, "batch_tokens",
+                       "at least context_max = " + std::to_string(config.lengths.context_max),
+                       config.token_budget);
   return make_generated<EmbeddingService>(
       parameters, {.name = "serve-" + parameters.variant(), .seed = seed}, config);
 }

@@ -22,13 +22,10 @@ ModelShape read_draft(Parameters& parameters, const ModelShape& target) {
   const std::size_t choice = parameters.choice("draft", names);
   if (choice == 0) return {};
   ModelShape draft = model_shapes()[choice - 1];
-  if (draft.family == ModelFamily::Bert) {
-    parameters.refuse_value("draft", "a model that generates, gpt2 or llama", names[choice]);
-  }
-  if (draft.family != target.family) {
-    parameters.refuse_value("draft", "a model of the same family, which has the same words",
-                            names[choice]);
-  }
+  parameters.refuse_if(draft.family == ModelFamily::Bert, "draft",
+                       "a model that generates, gpt2 or llama", names[choice]);
+  parameters.refuse_if(draft.family != target.family, "draft",
+                       "a model of the same family, which has the same words", names[choice]);
   // Both speak the same words.
   draft.vocabulary = target.vocabulary;
   return draft;
@@ -36,37 +33,28 @@ ModelShape read_draft(Parameters& parameters, const ModelShape& target) {
 
 void read_limits(Parameters& parameters, ServeConfig* config) {
   SchedulerLimits& limits = config->limits;
-  limits.running_max = parameters.number("batch", {.preset = 64, .lowest = 1, .highest = 4096});
-  limits.token_budget =
-      parameters.number("batch_tokens", {.preset = 2048, .lowest = 1, .highest = 1 << 20});
-  limits.chunk_tokens =
-      parameters.number("chunk", {.preset = 512, .lowest = 0, .highest = 1 << 20});
-  limits.beams = parameters.number("beams", {.preset = 1, .lowest = 1, .highest = 64});
+  limits.running_max = parameters.number("batch", 64, {1, 4096});
+  limits.token_budget = parameters.number("batch_tokens", 2048, {1, 1 << 20});
+  limits.chunk_tokens = parameters.number("chunk", 512, {0, 1 << 20});
+  limits.beams = parameters.number("beams", 1, {1, 64});
   const std::uint64_t longest = config->lengths.context_max + config->lengths.generated_max;
-  if (limits.chunk_tokens == 0 && longest > limits.token_budget) {
-    parameters.refuse_value("batch_tokens",
-                            "with chunk=0 at least context_max + generated_max = " +
-                                std::to_string(longest) + ", as prompts are not cut",
-                            limits.token_budget);
-  }
+  parameters.refuse_if(limits.chunk_tokens == 0 && longest > limits.token_budget, "batch_tokens",
+                       "with chunk=0 at least context_max + generated_max = " +
+                           std::to_string(longest) + ", as prompts are not cut",
+                       limits.token_budget);
 }
 
 void read_drafting(Parameters& parameters, ServeConfig* config) {
   const ModelShape draft = read_draft(parameters, config->target.model);
   if (draft.layer_count == 0) return;
-  if (config->target.ranks > 1) {
-    parameters.refuse_value("draft", "none where tp is above 1", draft.name);
-  }
+  parameters.refuse_if(config->target.ranks > 1, "draft", "none where tp is above 1", draft.name);
   config->draft = config->target;
   config->draft->model = draft;
-  config->limits.draft_tokens =
-      parameters.number("draft_tokens", {.preset = 4, .lowest = 1, .highest = 64});
-  config->accept_percent =
-      parameters.number("accept_percent", {.preset = 70, .lowest = 0, .highest = 100});
-  if (config->limits.beams > 1) {
-    parameters.refuse_value("beams", "1 with a draft model: guesses are checked for one sequence",
-                            config->limits.beams);
-  }
+  config->limits.draft_tokens = parameters.number("draft_tokens", 4, {1, 64});
+  config->accept_percent = parameters.number("accept_percent", 70, {0, 100});
+  parameters.refuse_if(config->limits.beams > 1, "beams",
+                       "1 with a draft model: guesses are checked for one sequence",
+                       config->limits.beams);
 }
 
 void read_cache(Parameters& parameters, ServeConfig* config) {
@@ -74,12 +62,11 @@ void read_cache(Parameters& parameters, ServeConfig* config) {
   KvMode& mode = config->target.kv_mode;
   mode =
       static_cast<KvMode>((parameters.choice("kv", {"paged", "concat", "preallocated"}) + 2) % 3);
-  const std::uint64_t memory_bytes = parameters.size_bytes(
-      "kv_memory", {.preset = std::uint64_t{16} << 30, .lowest = 1, .highest = 1ull << 50});
+  const std::uint64_t memory_bytes =
+      parameters.size_bytes("kv_memory", std::uint64_t{16} << 30, {1, 1ull << 50});
   limits.block_tokens = 1;
   if (mode == KvMode::Paged) {
-    limits.block_tokens =
-        parameters.number("block_tokens", {.preset = 16, .lowest = 1, .highest = 65'536});
+    limits.block_tokens = parameters.number("block_tokens", 16, {1, 65'536});
   }
   const std::uint64_t longest =
       config->lengths.context_max + config->lengths.generated_max + limits.draft_tokens;
@@ -89,14 +76,12 @@ void read_cache(Parameters& parameters, ServeConfig* config) {
   limits.block_count = memory_bytes / (sizes.cache_bytes_per_token() * limits.block_tokens);
   const Scheduler rule(limits);
   const std::uint64_t wanted = rule.blocks_for({.prompt = config->lengths.context_max}, longest);
-  if (wanted > limits.block_count) {
-    parameters.refuse_value(
-        "kv_memory",
-        "room for one request of context_max + generated_max = " + std::to_string(longest) +
-            " tokens, " +
-            std::to_string(wanted * limits.block_tokens * sizes.cache_bytes_per_token()) + " bytes",
-        std::to_string(memory_bytes) + " bytes");
-  }
+  parameters.refuse_if(
+      wanted > limits.block_count, "kv_memory",
+      "room for one request of context_max + generated_max = " + std::to_string(longest) +
+          " tokens, " +
+          std::to_string(wanted * limits.block_tokens * sizes.cache_bytes_per_token()) + " bytes",
+      std::to_string(memory_bytes) + " bytes");
 }
 
 // Graphs of decode steps, as servers capture them: without beams, draft models or growing caches,
@@ -106,17 +91,16 @@ void read_graphs(Parameters& parameters, ServeConfig* config) {
   const std::size_t choice = parameters.choice("graphs", {"none", "shared", "own"});
   if (choice == 0) return;
   const auto refuse = [&](const std::string& wanted) {
-    parameters.refuse_value("graphs", wanted, choice == 1 ? "shared" : "own");
+    parameters.refuse("graphs", wanted, choice == 1 ? "shared" : "own");
   };
   if (config->target.kv_mode != KvMode::Paged) refuse("none, or kv=paged");
   if (config->limits.beams > 1) refuse("none, or beams=1");
   if (config->draft) refuse("none, or draft=none");
   graphs.pools = choice == 1 ? GraphPools::Shared : GraphPools::Own;
   graphs.smallest_first = parameters.choice("graph_order", {"descending", "ascending"}) == 1;
-  graphs.batch_max = parameters.number(
-      "graph_max", {.preset = std::min<std::uint64_t>(2 * config->limits.running_max, 512),
-                    .lowest = 1,
-                    .highest = std::min<std::uint64_t>(config->limits.token_budget, 4096)});
+  graphs.batch_max =
+      parameters.number("graph_max", std::min<std::uint64_t>(2 * config->limits.running_max, 512),
+                        {1, std::min<std::uint64_t>(config->limits.token_budget, 4096)});
 }
 
 }  // namespace
@@ -126,42 +110,35 @@ ArrivalSettings read_arrivals(Parameters& parameters) {
   arrivals.source = static_cast<ArrivalSource>(
       parameters.choice("arrivals", {"poisson", "gamma", "code", "conv"}));
   const std::uint64_t own = own_rate_per_minute(arrivals.source);
-  arrivals.per_minute = parameters.number(
-      "per_minute", {.preset = own > 0 ? own : 120, .lowest = 1, .highest = 60'000'000});
+  arrivals.per_minute = parameters.number("per_minute", own > 0 ? own : 120, {1, 60'000'000});
   if (arrivals.source == ArrivalSource::Gamma) {
-    arrivals.cv_percent =
-        parameters.number("cv_percent", {.preset = 300, .lowest = 20, .highest = 1000});
+    arrivals.cv_percent = parameters.number("cv_percent", 300, {20, 1000});
   }
   return arrivals;
 }
 
 ServingCard read_serving_card(Parameters& parameters) {
   const ServingCard preset;
-  return {.tflops = parameters.number("tflops",
-                                      {.preset = preset.tflops, .lowest = 2, .highest = 1'000'000}),
-          .gb_per_second = parameters.number(
-              "bandwidth", {.preset = preset.gb_per_second, .lowest = 2, .highest = 1'000'000})};
+  return {.tflops = parameters.number("tflops", preset.tflops, {2, 1'000'000}),
+          .gb_per_second = parameters.number("bandwidth", preset.gb_per_second, {2, 1'000'000})};
 }
 
 LengthSettings read_lengths(Parameters& parameters, const LengthBounds& bounds) {
   LengthSettings lengths;
   lengths.source =
       static_cast<LengthSource>(parameters.choice("lengths", {"conv", "code", "lognormal"}));
-  lengths.longest_percent =
-      parameters.number("longest_percent", {.preset = 0, .lowest = 0, .highest = 100});
+  lengths.longest_percent = parameters.number("longest_percent", 0, {0, 100});
   if (lengths.source == LengthSource::Lognormal) {
-    lengths.median = parameters.number("median", {.preset = 90, .lowest = 1, .highest = 100'000});
-    lengths.sigma_percent =
-        parameters.number("sigma_percent", {.preset = 70, .lowest = 0, .highest = 300});
+    lengths.median = parameters.number("median", 90, {1, 100'000});
+    lengths.sigma_percent = parameters.number("sigma_percent", 70, {0, 300});
   }
   const std::uint64_t context_highest = bounds.generates ? bounds.longest - 1 : bounds.longest;
-  lengths.context_max = parameters.number(
-      "context_max", {.preset = bounds.context_preset, .lowest = 1, .highest = context_highest});
+  lengths.context_max =
+      parameters.number("context_max", bounds.context_preset, {1, context_highest});
   if (!bounds.generates) return lengths;
   const std::uint64_t left = bounds.longest - lengths.context_max;
-  lengths.generated_max = parameters.number(
-      "generated_max",
-      {.preset = std::min(bounds.generated_preset, left), .lowest = 1, .highest = left});
+  lengths.generated_max =
+      parameters.number("generated_max", std::min(bounds.generated_preset, left), {1, left});
   return lengths;
 }
 
@@ -171,20 +148,17 @@ ServeConfig read_serve_config(Parameters& parameters, const ModelShape& model,
   config.target.ranks = ranks;
   config.target.model = model;
   config.target.width = parameters.choice("precision", {"bf16", "fp32"}) == 1 ? 4 : 2;
-  config.request_count =
-      parameters.number("requests", {.preset = 256, .lowest = 1, .highest = 1'000'000'000});
+  config.request_count = parameters.number("requests", 256, {1, 1'000'000'000});
   config.target.card = read_serving_card(parameters);
   config.arrivals = read_arrivals(parameters);
   config.lengths = read_lengths(parameters, bounds_of(model));
   read_limits(parameters, &config);
   read_drafting(parameters, &config);
   const std::uint64_t step_tokens = config.limits.beams * (1 + config.limits.draft_tokens);
-  if (step_tokens > config.limits.token_budget) {
-    parameters.refuse_value(
-        "batch_tokens",
-        "at least the tokens of one request in one step, " + std::to_string(step_tokens),
-        config.limits.token_budget);
-  }
+  parameters.refuse_if(
+      step_tokens > config.limits.token_budget, "batch_tokens",
+      "at least the tokens of one request in one step, " + std::to_string(step_tokens),
+      config.limits.token_budget);
   read_cache(parameters, &config);
   read_graphs(parameters, &config);
   config.target.slot_count = config.limits.running_max;

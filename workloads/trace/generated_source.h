@@ -82,8 +82,7 @@ struct GeneratedTraits {
 template <typename Program>
 std::unique_ptr<EventSource> make_generated(Parameters& parameters, GeneratedTraits traits,
                                             typename Program::Config config) {
-  const std::uint64_t event_count =
-      parameters.number("events", {.preset = traits.event_count_preset, .lowest = 1});
+  const std::uint64_t event_count = parameters.number("events", traits.event_count_preset, {1});
   parameters.finish();
   return std::make_unique<GeneratedSource<Program>>(
       GeneratedHead{.header = {.name = std::move(traits.name),

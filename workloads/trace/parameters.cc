@@ -85,11 +85,12 @@ const std::string* Parameters::find(std::string_view key) {
   return given(key);
 }
 
-std::uint64_t Parameters::number(std::string_view key, const NumberRange& range) {
+std::uint64_t Parameters::number(std::string_view key, std::uint64_t preset,
+                                 const NumberRange& range) {
   const std::string* value = find(key);
   if (value == nullptr) {
-    presets_.emplace_back(key, std::to_string(range.preset));
-    return range.preset;
+    presets_.emplace_back(key, std::to_string(preset));
+    return preset;
   }
   const std::optional<std::uint64_t> parsed = number_in_text<std::uint64_t>(*value);
   if (!parsed || *parsed < range.lowest || *parsed > range.highest) {
@@ -98,11 +99,12 @@ std::uint64_t Parameters::number(std::string_view key, const NumberRange& range)
   return *parsed;
 }
 
-std::vector<std::uint64_t> Parameters::numbers(std::string_view key, const NumberRange& range) {
+std::vector<std::uint64_t> Parameters::numbers(std::string_view key, std::uint64_t preset,
+                                               const NumberRange& range) {
   const std::string* value = find(key);
   if (value == nullptr) {
-    presets_.emplace_back(key, std::to_string(range.preset));
-    return {range.preset};
+    presets_.emplace_back(key, std::to_string(preset));
+    return {preset};
   }
   std::vector<std::uint64_t> parsed;
   for (std::size_t begin = 0; begin <= value->size();) {
@@ -126,11 +128,12 @@ static std::string size_hint(const std::string& text) {
   return hint.empty() ? "" : " (" + hint + ")";
 }
 
-std::uint64_t Parameters::size_bytes(std::string_view key, const NumberRange& range) {
+std::uint64_t Parameters::size_bytes(std::string_view key, std::uint64_t preset,
+                                     const NumberRange& range) {
   const std::string* value = find(key);
   if (value == nullptr) {
-    presets_.emplace_back(key, format_bytes(range.preset));
-    return range.preset;
+    presets_.emplace_back(key, format_bytes(preset));
+    return preset;
   }
   const std::optional<std::uint64_t> parsed = parse_bytes_or_count(*value);
   if (!parsed || *parsed < range.lowest || *parsed > range.highest) {

@@ -14,7 +14,6 @@ namespace allocmark {
 struct ModelKey;
 
 struct NumberRange {
-  std::uint64_t preset = 0;  // the value where the key is not given
   std::uint64_t lowest = 0;
   std::uint64_t highest = UINT64_MAX;
 };
@@ -34,11 +33,19 @@ class Parameters {
   // refused.
   [[nodiscard]] const std::string* given(std::string_view key) const;
 
-  // Each read throws UsageError with key, allowed values and the text given.
-  [[nodiscard]] std::uint64_t number(std::string_view key, const NumberRange& range);
-  // Numbers joined by '/', at most 1024 of them; the preset alone where the key is not given.
-  [[nodiscard]] std::vector<std::uint64_t> numbers(std::string_view key, const NumberRange& range);
-  [[nodiscard]] std::uint64_t size_bytes(std::string_view key, const NumberRange& range);
+  // Each read throws UsageError with key, allowed values and the text given. Where the key is not
+  // given its value is the preset, which may lie outside of the range.
+  [[nodiscard]] std::uint64_t number(std::string_view key, std::uint64_t preset,
+                                     const NumberRange& range);
+  // Numbers joined by '/', at most 1024 of them.
+  [[nodiscard]] std::vector<std::uint64_t> numbers(std::string_view key, std::uint64_t preset,
+                                                   const NumberRange& range);
+  [[nodiscard]] std::uint64_t size_bytes(std::string_view key, std::uint64_t preset,
+                                         const NumberRange& range);
+  // A key that is 0 or 1.
+  [[nodiscard]] bool flag(std::string_view key, bool preset) {
+    return number(key, preset ? 1 : 0, {0, 1}) == 1;
+  }
   // The index of the value in `choices`; that of the preset where the key is not given.
   [[nodiscard]] std::size_t choice(std::string_view key, const std::vector<std::string>& choices,
                                    std::size_t preset = 0);
@@ -53,18 +60,16 @@ class Parameters {
   }
 
   // Refuses a value that follows the grammar but breaks a rule between keys.
-  [[noreturn]] void refuse_value(std::string_view key, std::string wanted,
-                                 std::uint64_t got) const {
+  [[noreturn]] void refuse(std::string_view key, std::string wanted, std::string_view got) const;
+  [[noreturn]] void refuse(std::string_view key, std::string wanted, std::uint64_t got) const {
     refuse(key, std::move(wanted), std::to_string(got));
   }
-  [[noreturn]] void refuse_value(std::string_view key, std::string wanted,
-                                 std::string_view got) const {
-    refuse(key, std::move(wanted), got);
+  void refuse_if(bool is_wrong, std::string_view key, std::string wanted,
+                 std::string_view got) const {
+    if (is_wrong) refuse(key, std::move(wanted), got);
   }
-
-  [[noreturn]] void refuse_text(std::string_view key, std::string wanted,
-                                std::string_view got) const {
-    refuse(key, std::move(wanted), got);
+  void refuse_if(bool is_wrong, std::string_view key, std::string wanted, std::uint64_t got) const {
+    if (is_wrong) refuse(key, std::move(wanted), got);
   }
 
   // For generators without variants.
@@ -75,7 +80,6 @@ class Parameters {
 
  private:
   [[nodiscard]] const std::string* find(std::string_view key);
-  [[noreturn]] void refuse(std::string_view key, std::string wanted, std::string_view got) const;
   // A key that is there for other models, or with other keys.
   void refuse_for_model(const ModelKey& row) const;
 

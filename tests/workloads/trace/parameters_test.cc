@@ -16,9 +16,9 @@ TEST_CASE("a workload text falls into name, variant and values") {
   Parameters parameters("train:gpt2-124m,batch=8,size=1MiB,mode=fast");
   CHECK(parameters.name() == "train");
   CHECK(parameters.variant() == "gpt2-124m");
-  CHECK(parameters.number("batch", {.preset = 1, .lowest = 1, .highest = 64}) == 8);
-  CHECK(parameters.number("steps", {.preset = 3}) == 3);
-  CHECK(parameters.size_bytes("size", {.preset = 0}) == 1'048'576);
+  CHECK(parameters.number("batch", 1, {1, 64}) == 8);
+  CHECK(parameters.number("steps", 3, {}) == 3);
+  CHECK(parameters.size_bytes("size", 0, {}) == 1'048'576);
   CHECK(parameters.choice("mode", {"slow", "fast"}) == 1);
   CHECK(parameters.choice("colour", {"red", "blue"}) == 0);
   parameters.finish();
@@ -29,7 +29,7 @@ TEST_CASE("a variant is optional") {
   CHECK(Parameters("churn:").variant().empty());
   Parameters parameters("churn:events=5");
   CHECK(parameters.variant().empty());
-  CHECK(parameters.number("events", {.preset = 1}) == 5);
+  CHECK(parameters.number("events", 1, {}) == 5);
 }
 
 TEST_CASE("texts that break the grammar are refused") {
@@ -45,9 +45,8 @@ TEST_CASE("values out of range name the key and the range") {
   const auto error_of = [](const char* text) {
     return usage_error_of([&] {
       Parameters parameters(text);
-      static_cast<void>(parameters.number("batch", {.preset = 1, .lowest = 1, .highest = 64}));
-      static_cast<void>(
-          parameters.size_bytes("size", {.preset = 0, .lowest = 512, .highest = 1 << 20}));
+      static_cast<void>(parameters.number("batch", 1, {1, 64}));
+      static_cast<void>(parameters.size_bytes("size", 0, {512, 1 << 20}));
     });
   };
   for (const char* text :
@@ -64,7 +63,7 @@ TEST_CASE("values out of range name the key and the range") {
 
 TEST_CASE("a key that nobody asked for is refused with the nearest one") {
   Parameters parameters("g:bacth=8");
-  static_cast<void>(parameters.number("batch", {.preset = 1}));
+  static_cast<void>(parameters.number("batch", 1, {}));
   const std::string error = usage_error_of([&] { parameters.finish(); });
   CHECK(mentions(error, "unknown key 'bacth'"));
   CHECK(mentions(error, "did you mean 'batch'?"));
@@ -72,7 +71,7 @@ TEST_CASE("a key that nobody asked for is refused with the nearest one") {
 
 TEST_CASE("a word of another tool is answered with ours, and the keys are listed once") {
   Parameters parameters("g:dtype=8");
-  static_cast<void>(parameters.number("batch", {.preset = 1}));
+  static_cast<void>(parameters.number("batch", 1, {}));
   static_cast<void>(parameters.choice("precision", {"bf16", "fp32"}));
   const std::string error = usage_error_of([&] { parameters.finish(); });
   CHECK(mentions(error, "here that is 'precision'"));

@@ -36,11 +36,9 @@ Coroutine write_stairs(StairsConfig config, std::uint64_t /*seed*/, EventBatch* 
 std::unique_ptr<EventSource> make_stairs(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   StairsConfig config;
-  config.step_bytes =
-      parameters.size_bytes("step_bytes", {.preset = kMiB, .lowest = 1, .highest = kGiB});
-  config.step_count = parameters.number("steps", {.preset = 64, .lowest = 1, .highest = 10'000});
-  config.flight_count =
-      parameters.number("flights", {.preset = 10, .lowest = 1, .highest = UINT32_MAX});
+  config.step_bytes = parameters.size_bytes("step_bytes", kMiB, {1, kGiB});
+  config.step_count = parameters.number("steps", 64, {1, 10'000});
+  config.flight_count = parameters.number("flights", 10, {1, UINT32_MAX});
   return make_generated<CoroutineProgram<StairsConfig, write_stairs>>(
       parameters, {.name = "stairs", .seed = seed}, config);
 }
