@@ -62,6 +62,11 @@ void efficient_attention_backward(Tape& tape, Node& node, Backprop& b) {
   delta.reset();
 }
 
+// Scores for each element of the queries, as kernel events count them.
+std::uint64_t scores_of_query(const AttentionSizes& sizes) {
+  return sizes.score_count / std::max<std::uint64_t>(sizes.query_count, 1);
+}
+
 // What a batched product reads: itself, or a copy with the heads first.
 Tensor heads_apart(Tape& tape, const Var& input, std::uint64_t count) {
   if (input.heads_first || input.heads_viewable) return input.tensor;
@@ -71,62 +76,42 @@ Tensor heads_apart(Tape& tape, const Var& input, std::uint64_t count) {
 }  // namespace
 
 Var query_times_key(Tape& tape, Var query, Var key, const AttentionSizes& sizes) {
-  if (tape.autocast()) {
-    key = cast(tape, std::move(key), tape.narrow_bytes());
-    query = cast(tape, std::move(query), tape.narrow_bytes());
-  }
-  Node* node = tape.record(scores_backward, {&query, &key});
-  if (node != nullptr) {
-    node->sizes[0] = sizes.query_count * query.width;
-    node->sizes[1] = sizes.key_count * query.width;
-  }
-  set_product(node, sizes.query_count, 1,
-              sizes.score_count / std::max<std::uint64_t>(sizes.query_count, 1));
+  narrow(tape, {&key, &query});
+  Node* node = tape.record(scores_backward, {&query, &key},
+                           {sizes.query_count * query.width, sizes.key_count * query.width, 0,
+                            sizes.query_count, 1, scores_of_query(sizes)});
   Tensor left = heads_apart(tape, query, sizes.query_count);
   Tensor right = heads_apart(tape, key, sizes.key_count);
   if (key.edge != kNoEdge) tape.save(node, 1, left);
   if (query.edge != kNoEdge) tape.save(node, 0, right);
-  Var out = tape.make(sizes.score_count, query.width);
+  Var out = tape.result(node, sizes.score_count, query.width);
   tape.use_cublas(false);
-  tape.attach(node, &out);
   right.reset();
   left.reset();
-  query.drop();
-  key.drop();
+  drop({&query, &key});
   return out;
 }
 
 Var weights_times_value(Tape& tape, Var weights, Var value, const AttentionSizes& sizes) {
-  if (tape.autocast()) {
-    value = cast(tape, std::move(value), tape.narrow_bytes());
-    weights = cast(tape, std::move(weights), tape.narrow_bytes());
-  }
-  Node* node = tape.record(batched_product_backward, {&weights, &value});
-  if (node != nullptr) {
-    node->sizes[0] = sizes.score_count * weights.width;
-    node->sizes[1] = sizes.key_count * weights.width;
-  }
-  set_product(node, sizes.query_count, 1,
-              sizes.score_count / std::max<std::uint64_t>(sizes.query_count, 1));
+  narrow(tape, {&value, &weights});
+  Node* node = tape.record(batched_product_backward, {&weights, &value},
+                           {sizes.score_count * weights.width, sizes.key_count * weights.width, 0,
+                            sizes.query_count, 1, scores_of_query(sizes)});
   Tensor right = heads_apart(tape, value, sizes.key_count);
   if (value.edge != kNoEdge) tape.save(node, 1, weights.tensor);
   if (weights.edge != kNoEdge) tape.save(node, 0, right);
-  Var out = tape.make(sizes.query_count, weights.width);
+  Var out = tape.result(node, sizes.query_count, weights.width);
   out.heads_first = true;
-  tape.attach(node, &out);
-  Node* view = tape.record(seen_apart_backward, {&out});
-  if (view != nullptr) view->sizes[0] = sizes.viewable ? 0 : out.size_bytes();
+  Node* view = tape.record(seen_apart_backward, {&out}, {sizes.viewable ? 0 : out.size_bytes()});
   tape.attach(view, &out);
   right.reset();
-  weights.drop();
-  value.drop();
+  drop({&weights, &value});
   return out;
 }
 
 Var repeat_heads(Tape& tape, Var input, std::uint64_t repeats, bool is_one) {
   if (repeats == 1) return input;
-  Node* node = tape.record(repeat_heads_backward, {&input});
-  if (node != nullptr) node->sizes[0] = input.size_bytes();
+  Node* node = tape.record(repeat_heads_backward, {&input}, {input.size_bytes()});
   Var out = is_one ? input : tape.make(input.count * repeats, input.width);
   out.count = input.count * repeats;
   out.heads_first = !is_one;
@@ -156,21 +141,16 @@ static Var efficient_attention(Tape& tape, Var query, Var key, Var value,
   tape.save(node, 1, key.tensor);
   tape.save(node, 2, query.tensor);
   tape.save(node, 3, value.tensor);
-  Var out = tape.make(out_count, query.width);
+  Var out = tape.result(node, out_count, query.width);
   Var sums;
   if (node != nullptr) sums = tape.make(heads * ((shape.query_rows + 31) / 32 * 32), 4);
   tape.save(node, 4, sums.tensor);
   tape.save(node, 5, out.tensor);
-  tape.attach(node, &out);
   return out;
 }
 
 Var fused_attention(Tape& tape, Var query, Var key, Var value, const FusedAttentionShape& shape) {
-  if (tape.autocast()) {
-    value = cast(tape, std::move(value), tape.narrow_bytes());
-    key = cast(tape, std::move(key), tape.narrow_bytes());
-    query = cast(tape, std::move(query), tape.narrow_bytes());
-  }
+  narrow(tape, {&value, &key, &query});
   const std::uint64_t key_count =
       shape.key_count > 0 ? shape.key_count : shape.query_count / shape.repeats;
   if (query.width == 4) {
@@ -209,11 +189,7 @@ Var fused_attention(Tape& tape, Var query, Var key, Var value, const FusedAttent
   tape.save(node, 6, offset.tensor);
   tape.save(node, 7, seed.tensor);
   tape.attach(node, &out);
-  sums.drop();
-  seed.drop();
-  offset.drop();
-  query.drop();
-  key.drop();
+  drop({&sums, &seed, &offset, &query, &key});
   return out;
 }
 
@@ -237,20 +213,14 @@ static Var causal_numbers(Tape& tape, std::uint64_t count, std::uint64_t width) 
   Var zero = tape.make(1, width);
   Var lowest = tape.make(1, width);
   Var numbers = tape.make(count, width);
-  lowest.drop();
-  zero.drop();
+  drop({&lowest, &zero});
   return numbers;
 }
 
 Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
                       const AttentionSizes& sizes, bool has_dropout) {
   const bool autocast = tape.autocast();
-  if (autocast) {
-    bias = cast(tape, std::move(bias), tape.narrow_bytes());
-    value = cast(tape, std::move(value), tape.narrow_bytes());
-    key = cast(tape, std::move(key), tape.narrow_bytes());
-    query = cast(tape, std::move(query), tape.narrow_bytes());
-  }
+  narrow(tape, {&bias, &value, &key, &query});
   tape.set_autocast(false);
   const std::uint64_t width = query.width;
   Var exact_query = cast(tape, query, 4);
@@ -263,8 +233,8 @@ Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
   Var scaled_key = multiply_scalar(tape, expanded_key);
   Var scores = query_times_key(tape, scaled_query, std::move(scaled_key), sizes);
   if (bias.count > 0) {
-    Node* node = tape.record(add_bias_backward, {&scores, &bias});
-    if (node != nullptr) node->sizes = {bias.count, bias.width, scores.count};
+    Node* node =
+        tape.record(add_bias_backward, {&scores, &bias}, {bias.count, bias.width, scores.count});
     tape.attach(node, &scores);
   }
   Var weights = safe_softmax(tape, std::move(scores), sizes.row_count);
@@ -274,10 +244,8 @@ Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
   if (width != 4) given = tape.make(weights.count, width);
   Var out = weights_times_value(tape, weights, expanded_value, sizes);
   out = cast(tape, std::move(out), width);
-  weights.drop();
-  expanded_value.drop();
-  expanded_key.drop();
-  for (Var* local : {&scaled_query, &exact_value, &exact_key, &exact_query, &given}) local->drop();
+  drop({&weights, &expanded_value, &expanded_key});
+  drop({&scaled_query, &exact_value, &exact_key, &exact_query, &given});
   bias.drop();
   tape.set_autocast(autocast);
   return out;
@@ -306,8 +274,7 @@ Var split_heads(Tape& tape, Var input, bool viewable, bool copies) {
         const bool keeps_order = n.sizes[2] == 0 && b.gradient.layout == GradLayout::Heads;
         if (n.sizes[1] == 1 && !keeps_order) b.out[0].layout = GradLayout::Tokens;
       },
-      {&input});
-  if (node != nullptr) node->sizes = {input.size_bytes(), viewable ? 1u : 0u, copies ? 1u : 0u};
+      {&input}, {input.size_bytes(), viewable ? 1u : 0u, copies ? 1u : 0u});
   tape.attach(node, &input);
   input.heads_viewable = viewable;
   return input;
@@ -324,8 +291,7 @@ std::array<Var, 3> split_three(Tape& tape, const Var& input, bool stacked) {
         }
         b.out[0].tensor = t.gradient(n.sizes[0]);
       },
-      {&input});
-  if (whole != nullptr) whole->sizes = {input.size_bytes(), stacked ? 1u : 0u};
+      {&input}, {input.size_bytes(), stacked ? 1u : 0u});
   Var joint = input;
   tape.attach(whole, &joint);
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -334,8 +300,7 @@ std::array<Var, 3> split_three(Tape& tape, const Var& input, bool stacked) {
         [](Tape& t, Node& n, Backprop& b) {
           t.node(n.edges[0]).saved[n.sizes[0]] = std::move(b.gradient.tensor);
         },
-        {&joint});
-    if (node != nullptr) node->sizes[0] = i;
+        {&joint}, {i});
     parts[i].count = input.count / 3;
     tape.attach(node, &parts[i]);
   }
@@ -348,8 +313,7 @@ Var begin_parts(Tape& tape, const Var& input, GradLayout layout) {
         b.out[0] = {.tensor = t.gradient(n.sizes[0]),
                     .layout = static_cast<GradLayout>(n.sizes[1])};
       },
-      {&input});
-  if (node != nullptr) node->sizes = {input.size_bytes(), static_cast<std::uint64_t>(layout)};
+      {&input}, {input.size_bytes(), static_cast<std::uint64_t>(layout)});
   Var whole = input;
   tape.attach(node, &whole);
   return whole;
@@ -377,8 +341,7 @@ Var concatenate(Tape& tape, Var fresh, std::uint64_t count, std::uint64_t width)
         b.out[0] = b.gradient;
         b.out[0].is_view = true;
       },
-      {&fresh});
-  if (node != nullptr) node->sizes[0] = width == fresh.width ? 0 : fresh.size_bytes();
+      {&fresh}, {width == fresh.width ? 0 : fresh.size_bytes()});
   Var out;
   out.count = count;
   out.width = width;

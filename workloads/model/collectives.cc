@@ -44,13 +44,10 @@ struct Exchange {
 };
 
 Var exchange(Tape& tape, Var input, const Exchange& kind) {
-  Node* node = tape.record(kind.backward, {&input});
-  if (node != nullptr) {
-    node->sizes[0] = input.size_bytes();
-    node->sizes[1] = std::max(input.size_bytes(), kind.count * input.width);
-    node->sizes[2] = kind.in_place_back ? 1 : 0;
-    node->sizes[3] = kind.copies_whole ? 1 : 0;
-  }
+  Node* node =
+      tape.record(kind.backward, {&input},
+                  {input.size_bytes(), std::max(input.size_bytes(), kind.count * input.width),
+                   kind.in_place_back ? 1u : 0u, kind.copies_whole ? 1u : 0u});
   Var out;
   out.count = kind.count;
   out.width = input.width;

@@ -62,32 +62,27 @@ void compiled_loss_backward(Tape& tape, Node& node, Backprop& b) {
 
 Var compiled_norm(Tape& tape, const Var& input, std::uint64_t rows, std::size_t weight) {
   const Var scale = tape.parameter(weight);
-  Node* node = tape.record(compiled_norm_backward, {&input, &scale});
-  if (node != nullptr) {
-    node->sizes = {input.size_bytes(), scale.count, scale.size_bytes(), rows};
-  }
+  Node* node = tape.record(compiled_norm_backward, {&input, &scale},
+                           {input.size_bytes(), scale.count, scale.size_bytes(), rows});
   tape.save(node, 0, input.tensor);
   const Var roots = tape.make(rows, 4);
   tape.save(node, 1, roots.tensor);
-  Var out = tape.make(input.count, product_width(tape, input));
+  Var out = tape.result(node, input.count, product_width(tape, input));
   tape.save_parameter(node);
-  tape.attach(node, &out);
   return out;
 }
 
 Var compiled_heads(Tape& tape, Var projected, const CompiledHeads& heads) {
   Var scale;
   if (heads.norm != kNoNorm) scale = tape.parameter(heads.norm);
-  Node* node = tape.record(compiled_heads_backward, {&projected, &scale});
-  if (node != nullptr) node->sizes = {projected.size_bytes(), scale.size_bytes()};
+  Node* node = tape.record(compiled_heads_backward, {&projected, &scale},
+                           {projected.size_bytes(), scale.size_bytes()});
   if (heads.norm != kNoNorm) {
     tape.save(node, 0, projected.tensor);
     const Var roots = tape.make(heads.rows, 4);
     tape.save(node, 1, roots.tensor);
   }
-  Var out = tape.make(heads.count, projected.width);
-  tape.attach(node, &out);
-  return out;
+  return tape.result(node, heads.count, projected.width);
 }
 
 Var compiled_add(Tape& tape, Var residual, Var branch) {
@@ -105,21 +100,17 @@ Var compiled_swiglu(Tape& tape, Var gate, Var up) {
   Node* node = tape.record(compiled_swiglu_backward, {&gate, &up});
   tape.save(node, 0, gate.tensor);
   tape.save(node, 1, up.tensor);
-  Var out = tape.make(gate.count, gate.width);
-  tape.attach(node, &out);
-  return out;
+  return tape.result(node, gate.count, gate.width);
 }
 
 Var compiled_embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count,
                        std::size_t weight) {
   const Var table = tape.parameter(weight);
   const std::uint64_t columns = table.count / tape.parameters()[weight].rows;
-  Node* node = tape.record(compiled_embedding_backward, {&table});
-  if (node != nullptr) node->sizes = {table.count, table.size_bytes()};
+  Node* node =
+      tape.record(compiled_embedding_backward, {&table}, {table.count, table.size_bytes()});
   tape.save(node, 0, indexes);
-  Var out = tape.make(index_count * columns, table.width);
-  tape.attach(node, &out);
-  return out;
+  return tape.result(node, index_count * columns, table.width);
 }
 
 Var compiled_loss(Tape& tape, Var input, std::size_t head, const CompiledLossSizes& sizes) {
@@ -133,7 +124,7 @@ Var compiled_loss(Tape& tape, Var input, std::size_t head, const CompiledLossSiz
   const Var labels = tape.make(sizes.label_count, 8);
   const Var largest = tape.make(sizes.rows, 4);
   const Var sums = tape.make(sizes.rows, 4);
-  Var loss = tape.make(1, 4);
+  Var loss = tape.result(node, 1, 4);
   const Var counted = tape.make(1, 4);
   tape.save(node, 0, input.tensor);
   tape.save(node, 1, weight.tensor);
@@ -141,7 +132,6 @@ Var compiled_loss(Tape& tape, Var input, std::size_t head, const CompiledLossSiz
   for (const Var* saved : {&logits, &labels, &largest, &sums}) {
     tape.save(node, slot++, saved->tensor);
   }
-  tape.attach(node, &loss);
   return loss;
 }
 

@@ -66,8 +66,7 @@ void filled_backward(Tape& tape, Node& node, Backprop& b) {
 
 // Pairs of neighbouring elements, as two views.
 Var Transformer::interleaved_halves(Var input) {
-  Node* halves = tape_.record(interleaved_halves_backward, {&input});
-  if (halves != nullptr) halves->sizes[0] = input.size_bytes();
+  Node* halves = tape_.record(interleaved_halves_backward, {&input}, {input.size_bytes()});
   tape_.attach(halves, &input);
   return input;
 }
@@ -76,8 +75,7 @@ Var Transformer::interleaved_halves(Var input) {
 Var Transformer::interleaved(Var input) {
   const std::uint64_t half = input.count / 2;
   const std::uint64_t width = std::max(input.width, cosine_.width);
-  Node* node = tape_.record(interleaved_backward, {&input});
-  if (node != nullptr) node->sizes[0] = half * width;
+  Node* node = tape_.record(interleaved_backward, {&input}, {half * width});
   tape_.save(node, 0, cosine_.tensor);
   tape_.save(node, 1, sine_.tensor);
   const auto turned = [&] {
@@ -87,22 +85,18 @@ Var Transformer::interleaved(Var input) {
   };
   const Var first = turned();
   const Var second = turned();
-  Var out = tape_.make(input.count, width);
+  Var out = tape_.result(node, input.count, width);
   out.heads_first = true;
-  tape_.attach(node, &out);
   return out;
 }
 
 Var Transformer::joined(const Var& left, const Var& right) {
   const std::uint64_t width = std::max(left.width, right.width);
-  Node* node = tape_.record(joined_query_backward, {&left, &right});
-  if (node != nullptr) {
-    node->sizes = {left.width == width ? kNoCopy : left.size_bytes(),
-                   right.width == width ? kNoCopy : right.size_bytes()};
-  }
-  Var out = tape_.make(left.count + right.count, width);
+  Node* node = tape_.record(joined_query_backward, {&left, &right},
+                            {left.width == width ? kNoCopy : left.size_bytes(),
+                             right.width == width ? kNoCopy : right.size_bytes()});
+  Var out = tape_.result(node, left.count + right.count, width);
   out.heads_first = true;
-  tape_.attach(node, &out);
   return out;
 }
 
@@ -110,13 +104,12 @@ Var Transformer::joined(const Var& left, const Var& right) {
 Var Transformer::filled_keys(const Var& own, const Var& turned) {
   const std::uint64_t heads = setup_.model.head_count;
   Node* node = tape_.record(filled_backward, {&own, &turned});
-  Var out = tape_.make(own.count + turned.count * heads, own.width);
+  Var out = tape_.result(node, own.count + turned.count * heads, own.width);
   out.heads_first = true;
   if (node != nullptr) {
     node->sizes = {out.size_bytes(), own.size_bytes(), turned.count * heads * own.width,
                    turned.count * own.width};
   }
-  tape_.attach(node, &out);
   return out;
 }
 

@@ -72,15 +72,13 @@ Var with_rows(Tape& tape, Var values, const Var& rows, BackwardFunction backward
 // LayerNorm without weights of its own.
 Var plain_norm(Tape& tape, const Var& values, std::uint64_t rows) {
   Var exact = tape.autocast() ? cast(tape, values, 4) : values;
-  Node* node = tape.record(plain_norm_backward, {&exact});
-  if (node != nullptr) node->sizes[0] = exact.size_bytes();
+  Node* node = tape.record(plain_norm_backward, {&exact}, {exact.size_bytes()});
   tape.save(node, 0, exact.tensor);
   const Var contiguous = tape.make(exact.count, exact.width);
-  Var out = tape.make(exact.count, exact.width);
+  Var out = tape.result(node, exact.count, exact.width);
   for (const std::size_t slot : {std::size_t{1}, std::size_t{2}}) {
     tape.save(node, slot, tape.make(rows, 4).tensor);
   }
-  tape.attach(node, &out);
   return out;
 }
 
@@ -136,7 +134,7 @@ Var Transformer::dit_time() {
   Var out = linear(tape_, waves, setup_.batch, with_bias(time_weight_));
   out = activation_of_input(tape_, std::move(out));
   out = linear(tape_, std::move(out), setup_.batch, with_bias(transform_));
-  for (Var* local : {&frequencies, &angles, &waves}) local->drop();
+  drop({&frequencies, &angles, &waves});
   return out;
 }
 
@@ -177,7 +175,7 @@ Var Transformer::dit_layer(const LayerWeights& own, Var values) {
     Var value = heads(std::move(apart[2]));
     Var weights;
     Var mixed = attend(query, key, value, &weights);
-    for (Var* local : {&query, &key, &value}) local->drop();
+    drop({&query, &key, &value});
     Var branch = linear(tape_, std::move(mixed), rows, with_bias(own.output));
     input.drop();
     values = gated(std::move(branch), parts[2]);
@@ -200,8 +198,7 @@ Var Transformer::dit_loss(Var values) {
     Var out = linear(tape_, std::move(input), rows, with_bias(head_));
     predicted = multiply_scalar(tape_, out);  // laid out as images: a copy, there and back
   }
-  values.drop();
-  condition_.drop();
+  drop({&values, &condition_});
   predicted_ = predicted.tensor;  // the program's variable, until the next one is there
   Var noise = slice(tape_, predicted, setup_.batch * kChannels * model.image * model.image);
   return mean_squared_error(tape_, std::move(noise), conditions_.noise);

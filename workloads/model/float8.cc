@@ -68,7 +68,7 @@ Var float8_linear(Tape& tape, Var input, std::uint64_t rows, std::size_t index) 
   Node* node = tape.record(float8_backward, {&input, &weight});
   Narrowed narrow_input = narrowed(tape, input.count, input.width);
   Narrowed narrow_weight = narrowed(tape, weight.count, weight.width);
-  Var out = tape.make(rows * columns, input.width);
+  Var out = tape.result(node, rows * columns, input.width);
   tape.use_cublas(true);
   tape.product(rows, weight.count, 1);
   if (node != nullptr) {
@@ -78,7 +78,6 @@ Var float8_linear(Tape& tape, Var input, std::uint64_t rows, std::size_t index) 
   tape.save(node, 1, narrow_input.scale);
   tape.save(node, 2, narrow_weight.values);
   tape.save(node, 3, narrow_weight.scale);
-  tape.attach(node, &out);
   input.drop();
   return out;
 }

@@ -16,16 +16,21 @@ void one_gradient(Tape& tape, Node& node, Backprop& b) {
 // The gradient itself.
 void pass_on(Tape&, Node&, Backprop& b) { b.out[0] = b.gradient; }
 
-// An elementwise operator of one input. `saved`: 0 nothing, 1 the input, 2 the result.
-Var elementwise(Tape& tape, Var input, BackwardFunction function, int saved) {
-  Node* node = tape.record(function, {&input});
-  if (node != nullptr) node->sizes[0] = input.size_bytes();
-  if (saved == 1) tape.save(node, 0, input.tensor);
-  Var out = tape.make(input.count, input.width);
+// A result that lies in memory as `input` does.
+Var result_like(Tape& tape, const Node* node, const Var& input, std::uint64_t count,
+                std::uint64_t width) {
+  Var out = tape.result(node, count, width);
   out.heads_first = input.heads_first;
   out.heads_viewable = input.heads_viewable;
+  return out;
+}
+
+// An elementwise operator of one input. `saved`: 0 nothing, 1 the input, 2 the result.
+Var elementwise(Tape& tape, Var input, BackwardFunction function, int saved) {
+  Node* node = tape.record(function, {&input}, {input.size_bytes()});
+  if (saved == 1) tape.save(node, 0, input.tensor);
+  Var out = result_like(tape, node, input, input.count, input.width);
   if (saved == 2) tape.save(node, 0, out.tensor);
-  tape.attach(node, &out);
   input.drop();
   return out;
 }
@@ -91,48 +96,42 @@ void softmax_backward(Tape& tape, Node& node, Backprop& b) {
 
 Var cast(Tape& tape, Var input, std::uint64_t width) {
   if (input.width == width) return input;
-  Node* node = tape.record(one_gradient, {&input});
-  if (node != nullptr) node->sizes[0] = input.size_bytes();
-  Var out = tape.make(input.count, width);
-  out.heads_first = input.heads_first;
-  out.heads_viewable = input.heads_viewable;
-  tape.attach(node, &out);
+  Node* node = tape.record(one_gradient, {&input}, {input.size_bytes()});
+  Var out = result_like(tape, node, input, input.count, width);
   input.drop();
   return out;
 }
 
+void narrow(Tape& tape, std::initializer_list<Var*> inputs) {
+  if (!tape.autocast()) return;
+  for (Var* input : inputs) *input = cast(tape, std::move(*input), tape.narrow_bytes());
+}
+
 Var add(Tape& tape, Var left, Var right) {
-  Node* node = tape.record(add_backward, {&left, &right});
-  Var out = tape.make(std::max(left.count, right.count), std::max(left.width, right.width));
-  out.heads_first = left.heads_first;
-  out.heads_viewable = left.heads_viewable;
-  if (node != nullptr) node->sizes = {left.size_bytes(), right.size_bytes(), out.size_bytes()};
-  tape.attach(node, &out);
-  left.drop();
-  right.drop();
+  const std::uint64_t count = std::max(left.count, right.count);
+  const std::uint64_t width = std::max(left.width, right.width);
+  Node* node = tape.record(add_backward, {&left, &right},
+                           {left.size_bytes(), right.size_bytes(), count * width});
+  Var out = result_like(tape, node, left, count, width);
+  drop({&left, &right});
   return out;
 }
 
 Var add_scalar(Tape& tape, Var input) { return elementwise(tape, std::move(input), pass_on, 0); }
 
 Var multiply(Tape& tape, Var left, Var right, bool is_row) {
-  Node* node = tape.record(multiply_backward, {&left, &right});
+  const std::uint64_t count = std::max(left.count, right.count);
+  const std::uint64_t width = std::max(left.width, right.width);
+  // A weight is broadcast over rows: its gradient is a sum over them.
+  const bool sums_rows = is_row || left.edge < kNoEdge || right.edge < kNoEdge;
+  const std::uint64_t columns = sums_rows ? std::min(left.count, right.count) : 0;
+  Node* node = tape.record(multiply_backward, {&left, &right},
+                           {left.size_bytes(), right.size_bytes(), count * width,
+                            sums_rows ? count / columns : 0, columns});
   if (right.edge != kNoEdge) tape.save(node, 1, left.tensor);
   if (left.edge != kNoEdge) tape.save(node, 0, right.tensor);
-  Var out = tape.make(std::max(left.count, right.count), std::max(left.width, right.width));
-  out.heads_first = left.heads_first;
-  out.heads_viewable = left.heads_viewable;
-  if (node != nullptr) {
-    node->sizes = {left.size_bytes(), right.size_bytes(), out.size_bytes()};
-    // A weight is broadcast over rows: its gradient is a sum over them.
-    if (is_row || left.edge < kNoEdge || right.edge < kNoEdge) {
-      node->sizes[4] = std::min(left.count, right.count);
-      node->sizes[3] = out.count / node->sizes[4];
-    }
-  }
-  tape.attach(node, &out);
-  left.drop();
-  right.drop();
+  Var out = result_like(tape, node, left, count, width);
+  drop({&left, &right});
   return out;
 }
 
@@ -169,22 +168,17 @@ Var clone(Tape& tape, Var input) {
 }
 
 Var mean_of_rows(Tape& tape, Var input, std::uint64_t row_count) {
-  Node* node = tape.record(one_gradient, {&input});
-  if (node != nullptr) node->sizes[0] = input.size_bytes();
-  Var out = tape.make(row_count, input.width);
-  tape.attach(node, &out);
+  Node* node = tape.record(one_gradient, {&input}, {input.size_bytes()});
+  Var out = tape.result(node, row_count, input.width);
   input.drop();
   return out;
 }
 
 Var rotate_half(Tape& tape, const Var& input) {
   // Two slices, so two gradients of the whole.
-  Node* node = tape.record(rotate_half_backward, {&input, &input});
-  if (node != nullptr) node->sizes[0] = input.size_bytes();
+  Node* node = tape.record(rotate_half_backward, {&input, &input}, {input.size_bytes()});
   const Var negated = tape.make(input.count / 2, input.width);
-  Var out = tape.make(input.count, input.width);
-  tape.attach(node, &out);
-  return out;
+  return tape.result(node, input.count, input.width);
 }
 
 Var layer_norm(Tape& tape, Var input, std::uint64_t rows, std::size_t weight, std::size_t bias) {
@@ -193,26 +187,20 @@ Var layer_norm(Tape& tape, Var input, std::uint64_t rows, std::size_t weight, st
   if (tape.autocast()) input = cast(tape, std::move(input), 4);
   const Var scale = tape.parameter(weight);
   const Var shift = tape.parameter(bias);
-  Node* node = tape.record(layer_norm_backward, {&input, &scale, &shift});
-  if (node != nullptr) {
-    node->sizes[0] = input.size_bytes();
-    node->sizes[1] = scale.size_bytes();
-  }
+  Node* node = tape.record(layer_norm_backward, {&input, &scale, &shift},
+                           {input.size_bytes(), scale.size_bytes()});
   tape.save(node, 0, input.tensor);
   tape.save_parameter(node);
   tape.save_parameter(node);
-  Var out = tape.make(input.count, input.width);
+  Var out = tape.result(node, input.count, input.width);
   {
     Var mean = tape.make(rows, 4);
     Var deviation = tape.make(rows, 4);
     tape.save(node, 1, mean.tensor);
     tape.save(node, 2, deviation.tensor);
-    tape.attach(node, &out);
-    mean.drop();
-    deviation.drop();
+    drop({&mean, &deviation});
   }
-  input.drop();
-  original.drop();
+  drop({&input, &original});
   return out;
 }
 
@@ -221,44 +209,34 @@ Var softmax(Tape& tape, Var input) {
   // In four bytes under autocast; float16 is read as it is, bfloat16 cast before.
   const bool widens = tape.is_half() && input.width == 2;
   if (tape.autocast() && !widens) input = cast(tape, std::move(input), 4);
-  Node* node = tape.record(softmax_backward, {&input});
-  Var out = tape.make(input.count, widens ? 4 : input.width);
-  out.heads_first = input.heads_first;
-  out.heads_viewable = input.heads_viewable;
-  if (node != nullptr) node->sizes = {input.size_bytes(), out.size_bytes()};
+  const std::uint64_t width = widens ? 4 : input.width;
+  Node* node = tape.record(softmax_backward, {&input}, {input.size_bytes(), input.count * width});
+  Var out = result_like(tape, node, input, input.count, width);
   tape.save(node, 0, out.tensor);
-  tape.attach(node, &out);
-  input.drop();
-  original.drop();
+  drop({&input, &original});
   return out;
 }
 
 Var safe_softmax(Tape& tape, Var input, std::uint64_t row_count) {
-  Node* node = tape.record(softmax_backward, {&input});
-  if (node != nullptr) node->sizes = {input.size_bytes(), input.size_bytes()};
-  Var out = tape.make(input.count, input.width);
+  Node* node = tape.record(softmax_backward, {&input}, {input.size_bytes(), input.size_bytes()});
+  Var out = tape.result(node, input.count, input.width);
   {
     Var masked = tape.make(input.count, 1);
     Var masked_rows = tape.make(row_count, 1);
     { const Var zero = tape.make(1, input.width); }
-    masked_rows.drop();
-    masked.drop();
+    drop({&masked_rows, &masked});
   }
   tape.save(node, 0, out.tensor);
-  tape.attach(node, &out);
   input.drop();
   return out;
 }
 
 Var dropout(Tape& tape, Var input) {
-  Node* node = tape.record(one_gradient, {&input});
-  if (node != nullptr) node->sizes[0] = input.size_bytes();
+  Node* node = tape.record(one_gradient, {&input}, {input.size_bytes()});
   Var mask = tape.make(input.count, 1);
-  Var out = tape.make(input.count, input.width);
+  Var out = tape.result(node, input.count, input.width);
   tape.save(node, 0, mask.tensor);
-  tape.attach(node, &out);
-  mask.drop();
-  input.drop();
+  drop({&mask, &input});
   return out;
 }
 
@@ -266,22 +244,13 @@ Var cross_entropy(Tape& tape, Var logits, const Tensor& labels) {
   // Autocast runs the softmax in the type of the logits, and the loss of it in four bytes.
   Var scores = elementwise(tape, std::move(logits), one_gradient, 2);
   if (tape.autocast()) scores = cast(tape, std::move(scores), 4);
-  Node* node = tape.record(one_gradient, {&scores});
-  if (node != nullptr) node->sizes[0] = scores.size_bytes();
+  Node* node = tape.record(one_gradient, {&scores}, {scores.size_bytes()});
   tape.save(node, 0, scores.tensor);
   tape.save(node, 1, labels);
-  Var loss = tape.make(1, scores.width);
+  Var loss = tape.result(node, 1, scores.width);
   const Var weight_sum = tape.make(1, scores.width);
   tape.save(node, 2, weight_sum.tensor);
-  tape.attach(node, &loss);
   return loss;
-}
-
-void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
-  if (node == nullptr) return;
-  node->sizes[3] = m;
-  node->sizes[4] = n;
-  node->sizes[5] = k;
 }
 
 Var slice(Tape& tape, const Var& whole, std::uint64_t count, GradLayout layout) {

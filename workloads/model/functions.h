@@ -12,7 +12,9 @@ namespace allocmark {
 
 // Elementwise. Without autocast rules: the wider type wins.
 [[nodiscard]] Var cast(Tape& tape, Var input, std::uint64_t width);  // the input itself if it fits
-[[nodiscard]] Var add(Tape& tape, Var left, Var right);              // the smaller one is broadcast
+// Under autocast each becomes narrow, in this order.
+void narrow(Tape& tape, std::initializer_list<Var*> inputs);
+[[nodiscard]] Var add(Tape& tape, Var left, Var right);  // the smaller one is broadcast
 [[nodiscard]] Var add_scalar(Tape& tape, Var input);
 // Likewise. `is_row`: the smaller one is a row of weights that was computed, so that its gradient
 // is a sum over rows, as a parameter's.
@@ -117,8 +119,6 @@ struct FusedAttentionShape {
 // The same operator by operator, in four bytes, where no fused kernel takes the bias or the heads.
 [[nodiscard]] Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
                                     const AttentionSizes& sizes, bool has_dropout);
-// Remembers for the backward that a node's product is of m x k and k x n, where one is recorded.
-void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k);
 // View as heads and transposed; its backward copies a gradient that has the heads first.
 // `viewable`: batched products can read it as it is. Where heads are apart already before they
 // change places with tokens (`copies` is false), the gradient keeps its order.

@@ -97,12 +97,12 @@ Var convolve(Tape& tape, Var input, const ImageShape& shape, const Convolution& 
   const Var bias = tape.cast_parameter(what.weight + 1);
   const Var weight = tape.cast_parameter(what.weight);
   Var original = input;
-  if (tape.autocast()) input = cast(tape, std::move(input), tape.narrow_bytes());
+  narrow(tape, {&input});
   const std::uint64_t pixels = shape.pixels() / (what.step * what.step);
   Node* node = tape.record(convolve_backward, {&input, &weight, &bias});
   tape.save(node, 0, input.tensor);
   tape.save(node, 1, weight.tensor);
-  Var out = tape.make(pixels * what.channels, input.width);
+  Var out = tape.result(node, pixels * what.channels, input.width);
   const ConvolutionSizes sizes{.width = input.width,
                                .kernel = what.kernel,
                                .images = shape.batch,
@@ -120,7 +120,6 @@ Var convolve(Tape& tape, Var input, const ImageShape& shape, const Convolution& 
                    pixels,
                    what.channels};
   }
-  tape.attach(node, &out);
   return out;
 }
 
@@ -130,13 +129,11 @@ Var group_norm(Tape& tape, Var input, const ImageShape& shape, std::uint64_t gro
   if (tape.autocast()) input = cast(tape, std::move(input), 4);
   const Var scale = tape.parameter(weight);
   const Var shift = tape.parameter(weight + 1);
-  Node* node = tape.record(group_norm_backward, {&input, &scale, &shift});
-  if (node != nullptr) {
-    node->sizes = {input.count, input.width, scale.size_bytes(), shape.batch * shape.channels,
-                   shape.batch * group_count};
-  }
+  Node* node = tape.record(group_norm_backward, {&input, &scale, &shift},
+                           {input.count, input.width, scale.size_bytes(),
+                            shape.batch * shape.channels, shape.batch * group_count});
   tape.save(node, 0, input.tensor);
-  Var out = tape.make(input.count, input.width);
+  Var out = tape.result(node, input.count, input.width);
   for (const std::size_t slot : {std::size_t{1}, std::size_t{2}}) {
     tape.save(node, slot, tape.make(shape.batch * group_count, input.width).tensor);
   }
@@ -144,25 +141,20 @@ Var group_norm(Tape& tape, Var input, const ImageShape& shape, std::uint64_t gro
     const Var factors = tape.make(shape.batch * shape.channels, 4);
     const Var offsets = tape.make(shape.batch * shape.channels, 4);
   }
-  tape.attach(node, &out);
   return out;
 }
 
 Var join_channels(Tape& tape, Var left, Var right) {
-  Node* node = tape.record(channels_backward, {&left, &right});
-  if (node != nullptr) node->sizes = {left.size_bytes(), right.size_bytes()};
-  Var out = tape.make(left.count + right.count, left.width);
-  tape.attach(node, &out);
-  return out;
+  Node* node =
+      tape.record(channels_backward, {&left, &right}, {left.size_bytes(), right.size_bytes()});
+  return tape.result(node, left.count + right.count, left.width);
 }
 
 Var grow_twice(Tape& tape, Var input) {
   Var original = input;
   if (tape.autocast()) input = cast(tape, std::move(input), 4);
-  Node* node = tape.record(packed_gradient, {&input});
-  if (node != nullptr) node->sizes[0] = input.size_bytes();
-  Var out = tape.make(input.count * 4, input.width);
-  tape.attach(node, &out);
+  Node* node = tape.record(packed_gradient, {&input}, {input.size_bytes()});
+  Var out = tape.result(node, input.count * 4, input.width);
   input.drop();
   return out;
 }

@@ -85,18 +85,12 @@ void embedding_backward(Tape& tape, Node& node, Backprop& b) {
 Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count, std::size_t weight,
               std::uint64_t hidden, bool is_permuted) {
   const Var table = tape.parameter(weight);
-  Node* node = tape.record(embedding_backward, {&table});
-  if (node != nullptr)
-    node->sizes = {table.size_bytes(),
-                   index_count,
-                   hidden * 4,
-                   table.count / hidden,
-                   indexes.size_bytes() < index_count * 8 ? 1u : 0u,
-                   is_permuted ? index_count * hidden * table.width : 0u};
+  Node* node = tape.record(embedding_backward, {&table},
+                           {table.size_bytes(), index_count, hidden * 4, table.count / hidden,
+                            indexes.size_bytes() < index_count * 8 ? 1u : 0u,
+                            is_permuted ? index_count * hidden * table.width : 0u});
   tape.save(node, 0, indexes);
-  Var out = tape.make(index_count * hidden, table.width);
-  tape.attach(node, &out);
-  return out;
+  return tape.result(node, index_count * hidden, table.width);
 }
 
 void put_accumulated(Tape& tape, const PutSizes& sizes) {

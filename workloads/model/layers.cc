@@ -162,9 +162,7 @@ Var Transformer::gpt2_attention(const LayerWeights& own, std::size_t index, cons
   Var out = attend(query, key, value, weights);
   out = out_of_parallel(linear(tape_, std::move(out), rows, with_bias(own.output)));
   if (setup_.has_dropout()) out = dropout(tape_, std::move(out));
-  query.drop();
-  key.drop();
-  value.drop();
+  drop({&query, &key, &value});
   return out;
 }
 
@@ -205,10 +203,7 @@ Var Transformer::llama_attention(const LayerWeights& own, std::size_t index, con
   const bool lies_by_heads = query.heads_first && setup_.fused_attention && mixed.width == 2;
   if (lies_by_heads && setup_.sequence > 1) mixed = clone(tape_, std::move(mixed));
   Var out = out_of_layer(product_of(std::move(mixed), with_bias(own.output), own.output_adapter));
-  joint.drop();
-  query.drop();
-  key.drop();
-  value.drop();
+  drop({&joint, &query, &key, &value});
   return out;
 }
 
@@ -239,10 +234,7 @@ Var Transformer::gpt2_layer(const LayerWeights& own, std::size_t index, Var hidd
   inner = out_of_parallel(linear(tape_, std::move(inner), rows, with_bias(own.down)));
   if (setup_.has_dropout()) inner = dropout(tape_, std::move(inner));
   hidden = add(tape_, residual, inner);
-  residual.drop();
-  branch.drop();
-  weights.drop();
-  inner.drop();
+  drop({&residual, &branch, &weights, &inner});
   return hidden;
 }
 
@@ -262,17 +254,13 @@ Var Transformer::bert_layer(const LayerWeights& own, Var hidden) {
   Var value = heads(adapted(shared, projection(own.value), own.value_adapter));
   shared.drop();
   Var mixed = attend(query, key, value, &weights);
-  query.drop();
-  key.drop();
-  value.drop();
+  drop({&query, &key, &value});
   Var attention = output(mixed, own.output, hidden, own.first_norm);
   mixed.drop();
   Var inner = linear(tape_, into_parallel(attention), rows, with_bias(own.up));
   inner = activation_of_input(tape_, std::move(inner));
   Var out = output(inner, own.down, attention, own.second_norm);
-  inner.drop();
-  weights.drop();
-  attention.drop();
+  drop({&inner, &weights, &attention});
   return out;
 }
 
@@ -305,8 +293,7 @@ Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hid
     if (setup_.model.gemma) hidden = rms_norm(hidden, own.mlp_norm);
   }
   hidden = add(tape_, residual, std::move(hidden));
-  residual.drop();
-  weights.drop();
+  drop({&residual, &weights});
   return hidden;
 }
 

@@ -52,32 +52,26 @@ void liger_loss_backward(Tape& tape, Node& node, Backprop& b) {
 
 Var liger_rms_norm(Tape& tape, Var input, std::uint64_t rows, std::size_t weight) {
   const Var scale = tape.parameter(weight);
-  Node* node = tape.record(liger_norm_backward, {&input, &scale});
-  if (node != nullptr) {
-    node->sizes[0] = scale.count;
-    node->sizes[1] = scale.size_bytes();
-  }
-  Var out = tape.make(input.count, input.width);
+  Node* node =
+      tape.record(liger_norm_backward, {&input, &scale}, {scale.count, scale.size_bytes()});
+  Var out = tape.result(node, input.count, input.width);
   const Var deviations = tape.make(rows, 4);
   tape.save(node, 0, input.tensor);
   tape.save_parameter(node);
   tape.save(node, 1, deviations.tensor);
-  tape.attach(node, &out);
   return out;
 }
 
 Var liger_swiglu(Tape& tape, Var gate, Var up) {
   Node* node = tape.record(liger_swiglu_backward, {&gate, &up});
-  Var out = tape.make(gate.count, gate.width);
+  Var out = tape.result(node, gate.count, gate.width);
   tape.save(node, 0, gate.tensor);
   tape.save(node, 1, up.tensor);
-  tape.attach(node, &out);
   return out;
 }
 
 Var liger_rotated(Tape& tape, Var input) {
-  Node* node = tape.record(liger_rotated_backward, {&input});
-  if (node != nullptr) node->sizes[0] = input.size_bytes();
+  Node* node = tape.record(liger_rotated_backward, {&input}, {input.size_bytes()});
   tape.attach(node, &input);
   return input;
 }
@@ -99,10 +93,9 @@ Var liger_loss(Tape& tape, Var input, std::size_t head, const LigerLossSizes& si
   }
   const Var scores = tape.make(chunk_rows * sizes.words, input.width);
   tape.use_cublas(false);
-  Var loss = tape.make(1, 4);
+  Var loss = tape.result(node, 1, 4);
   tape.save(node, 0, of_input.tensor);
   tape.save(node, 1, of_weight.tensor);
-  tape.attach(node, &loss);
   return loss;
 }
 

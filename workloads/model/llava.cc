@@ -106,13 +106,11 @@ Var Transformer::image_states() {
   Var last = tower.finish(std::move(hidden));
   Var pooled = activation_of_result(tape_, tower.vit_logits(last));
   const std::size_t end_unused = tape_.node_count();
-  Node* cut = tape_.record(without_token_backward, {&chosen});
-  if (cut != nullptr) cut->sizes[0] = chosen.size_bytes();
+  Node* cut = tape_.record(without_token_backward, {&chosen}, {chosen.size_bytes()});
   tape_.attach(cut, &chosen);
   chosen.count = setup_.batch * setup_.vision.patch_count() * setup_.vision.hidden;
   Var projected = project(std::move(chosen));
-  pooled.drop();
-  last.drop();
+  drop({&pooled, &last});
   while (!kept.empty()) kept.pop_back();
   tape_.forget_nodes(first_unused, end_unused);
   return projected;
@@ -133,8 +131,7 @@ Var Transformer::project(Var states) {
 Var Transformer::with_images(Var words) {
   const std::uint64_t tokens = setup_.token_count();
   Var apart = image_states();
-  Node* split = tape_.record(apart_backward, {&apart});
-  if (split != nullptr) split->sizes[0] = apart.size_bytes();
+  Node* split = tape_.record(apart_backward, {&apart}, {apart.size_bytes()});
   tape_.attach(split, &apart);
   Node* joined = tape_.record(joined_backward, {&apart});
   image_rows_ = tape_.make(apart.count, apart.width);
@@ -150,18 +147,16 @@ Var Transformer::with_images(Var words) {
     { const Var all = tape_.make(1, 1); }
     elements.drop();
   }
-  Node* node = tape_.record(scatter_backward, {&words, &image_rows_});
-  if (node != nullptr) {
-    node->sizes = {words.size_bytes(), image_rows_.size_bytes(), words.count, image_rows_.count};
-  }
+  Node* node =
+      tape_.record(scatter_backward, {&words, &image_rows_},
+                   {words.size_bytes(), image_rows_.size_bytes(), words.count, image_rows_.count});
   tape_.save(node, 0, image_mask_);
-  Var out = tape_.make(words.count, words.width);
+  Var out = tape_.result(node, words.count, words.width);
   {
     const Var places = tape_.make(words.count, kIndexBytes);
     const Var mask = tape_.make(words.count, 1);
     take_running_sum_scratch(tape_, words.count);
   }
-  tape_.attach(node, &out);
   words.drop();
   return out;
 }

@@ -33,9 +33,8 @@ Var Transformer::detect_packing() {
   differs.drop();
   Var last = tape_.make(setup_.batch, 1);
   Var all = tape_.make(1, 1);
-  last.drop();
-  all.drop();
-  for (Var* local : {&first, &difference}) local->drop();
+  drop({&last, &all});
+  drop({&first, &difference});
   return sums;
 }
 
@@ -76,10 +75,9 @@ Var Transformer::make_packed_mask(Var packed) {
   Var query_texts = texts();
   Var key_texts = texts();
   Var same = tape_.make(setup_.batch * pairs, 1);
-  query_texts.drop();
-  key_texts.drop();
+  drop({&query_texts, &key_texts});
   Var mask = tape_.make(setup_.batch * pairs, 1);
-  for (Var* gone : {&same, &before, &batches, &heads, &queries, &keys, &packed}) gone->drop();
+  drop({&same, &before, &batches, &heads, &queries, &keys, &packed});
   return mask;
 }
 
@@ -89,16 +87,11 @@ Var Transformer::make_mask(std::uint64_t query_count, std::uint64_t key_count) {
   Var queries = make_range(tape_, query_count);
   Var keys = make_range(tape_, key_count);
   Var allowed = tape_.make(query_count * key_count, 1);
-  batches.drop();
-  heads.drop();
-  queries.drop();
-  keys.drop();
+  drop({&batches, &heads, &queries, &keys});
   Var zero = tape_.make(1, setup_.wide_bytes);
   Var lowest = tape_.make(1, setup_.wide_bytes);
   Var mask = tape_.make(setup_.batch * query_count * key_count, setup_.wide_bytes);
-  lowest.drop();
-  zero.drop();
-  allowed.drop();
+  drop({&lowest, &zero, &allowed});
   return mask;
 }
 
@@ -126,7 +119,7 @@ Var Transformer::make_window_mask() {
     mask.count *= setup_.batch;
     mask = mask_numbers(std::move(mask));
   }
-  for (Var* gone : {&batches, &heads, &queries, &keys}) gone->drop();
+  drop({&batches, &heads, &queries, &keys});
   return mask;
 }
 
@@ -137,9 +130,7 @@ void Transformer::check_given_mask() {
   Var zero = tape_.make(1, 8);
   { const Var padding = tape_.make(count, 8); }
   Var all = tape_.make(1, 1);
-  zero.drop();
-  all.drop();
-  allowed.drop();
+  drop({&zero, &all, &allowed});
 }
 
 // fast_all(): is every one of `count` booleans true?
@@ -147,8 +138,7 @@ void Transformer::check_all(std::uint64_t count) {
   Var zero = tape_.make(1, 8);
   { const Var converted = tape_.make(count, 8); }
   Var all = tape_.make(1, 1);
-  zero.drop();
-  all.drop();
+  drop({&zero, &all});
 }
 
 // Booleans of all pairs: which keys come before a query (causal), and which are no padding.
@@ -167,12 +157,11 @@ Var Transformer::make_padding_mask(const Tensor& allowed, std::uint64_t query_co
   Var columns;
   if (setup_.batch > 1) columns = tape_.make(setup_.batch * key_count, 8);
   Var given = tape_.make(setup_.batch * key_count, 1);
-  rows.drop();
-  columns.drop();
+  drop({&rows, &columns});
   Var mask = tape_.make(setup_.batch * query_count * key_count, 1);
-  for (Var* gone : {&given, &before}) gone->drop();
+  drop({&given, &before});
   if (allowed) padded_mask_.reset();
-  for (Var* gone : {&batches, &heads, &queries, &keys}) gone->drop();
+  drop({&batches, &heads, &queries, &keys});
   return mask;
 }
 
@@ -181,8 +170,7 @@ Var Transformer::mask_numbers(Var mask) {
   Var zero = tape_.make(1, setup_.wide_bytes);
   Var lowest = tape_.make(1, setup_.wide_bytes);
   Var numbers = tape_.make(mask.count, setup_.wide_bytes);
-  lowest.drop();
-  zero.drop();
+  drop({&lowest, &zero});
   return numbers;
 }
 
@@ -209,7 +197,7 @@ void Transformer::prepare_padded_mask() {
     Var zero = tape_.make(1, 8);
     { const Var converted = tape_.make(rest.count, 8); }
     Var all = tape_.make(1, 1);
-    for (Var* gone : {&zero, &rest, &all}) gone->drop();
+    drop({&zero, &rest, &all});
     padded_mask_.reset();
     return;
   }
@@ -268,23 +256,18 @@ Var Transformer::masked_fused_attention(Var query, Var key, Var value,
   // The caller holds the repeated heads while autocast's operator reads its own casts.
   Var repeated_key = shape.repeats > 1 ? key : Var();
   Var repeated_value = shape.repeats > 1 ? value : Var();
-  if (tape_.autocast()) {
-    value = cast(tape_, std::move(value), tape_.narrow_bytes());
-    key = cast(tape_, std::move(key), tape_.narrow_bytes());
-    query = cast(tape_, std::move(query), tape_.narrow_bytes());
-  }
+  narrow(tape_, {&value, &key, &query});
   Var zero = tape_.make(1, query.width);
   Var lowest = tape_.make(1, query.width);
   Var bias = tape_.make(setup_.token_count() * setup_.key_count(), query.width);
-  zero.drop();
-  lowest.drop();
+  drop({&zero, &lowest});
   FusedAttentionShape apart = shape;
   apart.repeats = 1;
   apart.bias = bias.tensor;
   Var out = fused_attention(tape_, query, key, value, apart);
   apart.bias.reset();
   bias.drop();
-  for (Var* gone : {&key, &value, &repeated_key, &repeated_value}) gone->drop();
+  drop({&key, &value, &repeated_key, &repeated_value});
   return out;
 }
 

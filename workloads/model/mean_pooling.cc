@@ -10,15 +10,11 @@ Var mean_pooling(Tape& tape, Var states, const PoolingSizes& sizes) {
   masked.drop();
   Var lengths = tape.make(sizes.batch, width);
   Var mean = tape.make(sizes.batch * sizes.hidden, width);
-  sum.drop();
-  lengths.drop();
+  drop({&sum, &lengths});
   Var norm = tape.make(sizes.batch, width);
   norm = tape.make(sizes.batch, width);  // at least 1e-12
   Var unit = tape.make(sizes.batch * sizes.hidden, width);
-  mean.drop();
-  norm.drop();
-  states.drop();
-  mask.drop();
+  drop({&mean, &norm, &states, &mask});
   return unit;
 }
 

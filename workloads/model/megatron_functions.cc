@@ -116,20 +116,16 @@ Var MegatronModel::norm(Var input, std::size_t weight) {
   const std::uint64_t rows = setup_.own_token_count();
   const Var scale = tape_.parameter(weight);
   const Var shift = has_bias() ? tape_.parameter(weight + 1) : Var();
-  Node* node = tape_.record(norm_backward, {&input, &scale, &shift});
-  if (node != nullptr) {
-    node->sizes[0] = input.size_bytes();
-    node->sizes[1] = scale.size_bytes();
-  }
+  Node* node = tape_.record(norm_backward, {&input, &scale, &shift},
+                            {input.size_bytes(), scale.size_bytes()});
   tape_.save(node, 0, input.tensor);
-  Var out = tape_.make(input.count, input.width);
+  Var out = tape_.result(node, input.count, input.width);
   Var deviation = tape_.make(rows, 4);
   tape_.save(node, 1, deviation.tensor);
   if (has_bias()) {
     const Var mean = tape_.make(rows, 4);
     tape_.save(node, 2, mean.tensor);
   }
-  tape_.attach(node, &out);
   return out;
 }
 
@@ -164,41 +160,32 @@ Var MegatronModel::linear(Var input, const Linear& weights) {
 
 Var MegatronModel::bias_dropout_add(Var input, std::size_t bias, Var residual) {
   const Var shift = has_bias() ? tape_.parameter(bias) : Var();
-  Node* node = tape_.record(bias_dropout_add_backward, {&input, &shift, &residual});
-  if (node != nullptr) {
-    node->sizes[0] = input.size_bytes();
-    node->sizes[1] = shift.size_bytes();
-  }
-  Var out = tape_.make(input.count, input.width);
+  Node* node = tape_.record(bias_dropout_add_backward, {&input, &shift, &residual},
+                            {input.size_bytes(), shift.size_bytes()});
+  Var out = tape_.result(node, input.count, input.width);
   if (setup_.has_dropout()) {
     const Var mask = tape_.make(input.count, 1);
     tape_.save(node, 0, mask.tensor);
   }
-  tape_.attach(node, &out);
   return out;
 }
 
 Var MegatronModel::activation(Var input, std::size_t bias) {
   const Var shift = has_bias() ? tape_.parameter(bias) : Var();
-  Node* node = tape_.record(activation_backward, {&input, &shift});
-  if (node != nullptr) {
-    node->sizes[0] = input.size_bytes();
-    node->sizes[1] = shift.size_bytes();
-  }
+  Node* node =
+      tape_.record(activation_backward, {&input, &shift}, {input.size_bytes(), shift.size_bytes()});
   tape_.save(node, 0, input.tensor);
   const bool gated = setup_.model.family == ModelFamily::Llama;
-  Var out = tape_.make(gated ? input.count / 2 : input.count, input.width);
-  tape_.attach(node, &out);
-  return out;
+  return tape_.result(node, gated ? input.count / 2 : input.count, input.width);
 }
 
 Var MegatronModel::rotated(const Var& joint) {
   const std::uint64_t tokens = setup_.token_count();
   const std::uint64_t query = tokens * setup_.model.hidden / ranks();
   const std::uint64_t key = tokens * setup_.model.kv_width() / ranks();
-  Node* node = tape_.record(rotated_backward, {&joint});
-  if (node != nullptr)
-    node->sizes = {joint.size_bytes(), query * kMegatronElementBytes, key * kMegatronElementBytes};
+  Node* node = tape_.record(
+      rotated_backward, {&joint},
+      {joint.size_bytes(), query * kMegatronElementBytes, key * kMegatronElementBytes});
   // The values stay where they are; queries and keys are written anew.
   Var out = joint;
   Tensor turned_query = tape_.make(query, kMegatronElementBytes).tensor;
@@ -217,12 +204,10 @@ Var MegatronModel::eager_core(const Var& given) {
   const std::uint64_t query_count = tokens * model.hidden / ranks();
   const std::uint64_t key_count = tokens * model.kv_width() / ranks();
   const std::uint64_t score_count = tokens * setup_.sequence * model.head_count / ranks();
-  Node* node = tape_.record(eager_core_backward, {&joint});
-  if (node != nullptr) {
-    node->sizes = {query_count * kMegatronElementBytes, key_count * kMegatronElementBytes,
-                   joint.size_bytes(), score_count * kMegatronElementBytes,
-                   setup_.batch * model.head_count > 1 ? 1u : 0u};
-  }
+  Node* node = tape_.record(
+      eager_core_backward, {&joint},
+      {query_count * kMegatronElementBytes, key_count * kMegatronElementBytes, joint.size_bytes(),
+       score_count * kMegatronElementBytes, setup_.batch * model.head_count > 1 ? 1u : 0u});
   tape_.save(node, 0, joint.tensor);
   use_buffer(score_count * kMegatronElementBytes);
   // Grouped keys and values are repeated for every query head.
@@ -247,9 +232,8 @@ Var MegatronModel::eager_core(const Var& given) {
   }
   Var mixed = tape_.make(query_count, kMegatronElementBytes);
   weights.drop();
-  Var out = tape_.make(query_count, kMegatronElementBytes);  // tokens before heads
+  Var out = tape_.result(node, query_count, kMegatronElementBytes);  // tokens before heads
   mixed.drop();
-  tape_.attach(node, &out);
   return out;
 }
 
@@ -259,19 +243,16 @@ Var MegatronModel::flash_core(const Var& given) {
   const Var joint = model.family == ModelFamily::Llama ? rotated(given) : given;
   const std::uint64_t query_count = tokens * model.hidden / ranks();
   const std::uint64_t key_count = tokens * model.kv_width() / ranks();
-  Node* node = tape_.record(flash_core_backward, {&joint});
-  if (node != nullptr) {
-    node->sizes = {query_count * kMegatronElementBytes, key_count * kMegatronElementBytes,
-                   joint.size_bytes(), tokens * model.head_count / ranks()};
-  }
+  Node* node = tape_.record(flash_core_backward, {&joint},
+                            {query_count * kMegatronElementBytes, key_count * kMegatronElementBytes,
+                             joint.size_bytes(), tokens * model.head_count / ranks()});
   tape_.save(node, 0, joint.tensor);
-  Var out = tape_.make(query_count, kMegatronElementBytes);
+  Var out = tape_.result(node, query_count, kMegatronElementBytes);
   const Var sums = tape_.make(tokens * model.head_count / ranks(), 4);
   const Var state = tape_.make(2, 8);
   tape_.save(node, 1, out.tensor);
   tape_.save(node, 2, sums.tensor);
   tape_.save(node, 3, state.tensor);
-  tape_.attach(node, &out);
   return out;
 }
 
@@ -281,11 +262,7 @@ Var MegatronModel::loss(Var hidden, const Tensor& labels) {
   Var logits = linear(std::move(hidden), {.weight = head_, .from_shared = true});
   Tensor turned = labels;
   if (setup_.batch > 1) turned = tape_.make(rows, 8).tensor;
-  Node* node = tape_.record(shared_loss_backward, {&logits});
-  if (node != nullptr) {
-    node->sizes[0] = logits.size_bytes();
-    node->sizes[1] = rows;
-  }
+  Node* node = tape_.record(shared_loss_backward, {&logits}, {logits.size_bytes(), rows});
   Var softmax = tape_.make(logits.count, 4);
   Var largest = tape_.make(rows, 4);
   Var outside = tape_.make(rows, 1);
@@ -294,14 +271,13 @@ Var MegatronModel::loss(Var hidden, const Tensor& labels) {
   Var predicted = tape_.make(rows, 4);
   Var sums = tape_.make(rows, 4);
   if (ranks() > 1) tape_.communicate(rows * 4, kGatherStream, RankGroup::Tensor);
-  Var losses = tape_.make(rows, 4);
+  Var losses = tape_.result(node, rows, 4);
   tape_.save(node, 0, softmax.tensor);
   tape_.save(node, 1, outside.tensor);
   tape_.save(node, 2, masked.tensor);
   for (Var* local : {&softmax, &largest, &outside, &masked, &range, &predicted, &sums}) {
     local->drop();
   }
-  tape_.attach(node, &losses);
   Var mean = mean_of_rows(tape_, std::move(losses), 1);
   logits.drop();
   return mean;

@@ -93,14 +93,12 @@ void half_backward(Tape& tape, Node& node, Backprop& b) {
 }
 
 std::array<Var, 2> halves(Tape& tape, const Var& input) {
-  Node* whole = tape.record(whole_backward, {&input});
-  if (whole != nullptr) whole->sizes[0] = input.size_bytes();
+  Node* whole = tape.record(whole_backward, {&input}, {input.size_bytes()});
   Var joint = input;
   tape.attach(whole, &joint);
   std::array<Var, 2> parts = {input, input};
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    Node* node = tape.record(half_backward, {&joint});
-    if (node != nullptr) node->sizes[0] = i;
+    Node* node = tape.record(half_backward, {&joint}, {i});
     parts[i].count = input.count / 2;
     tape.attach(node, &parts[i]);
   }
@@ -114,15 +112,12 @@ Var gather(Tape& tape, Var input, const Tensor& index, std::uint64_t index_count
   const std::uint64_t row_count = index_count == 0 ? 0 : input.count / (count / index_count);
   if (node != nullptr) node->sizes = {input.size_bytes(), index_count, row_count};
   tape.save(node, 0, index);
-  Var out = tape.make(count, input.width);
-  tape.attach(node, &out);
-  return out;
+  return tape.result(node, count, input.width);
 }
 
 // Zeros where no expert of this rank is meant: in place, or a copy.
 Var masked(Tape& tape, Var input, const Tensor& mask, bool in_place) {
-  Node* node = tape.record(masked_backward, {&input});
-  if (node != nullptr) node->sizes[0] = input.size_bytes();
+  Node* node = tape.record(masked_backward, {&input}, {input.size_bytes()});
   Var out = in_place ? input : tape.make(input.count, input.width);
   tape.save(node, 0, mask);
   tape.attach(node, &out);
@@ -145,7 +140,7 @@ Var Transformer::mixtral_grouped(const Var& input, std::size_t weight, std::uint
   tape_.save(node, 0, offsets);
   tape_.save(node, 1, rows_in.tensor);
   tape_.save_parameter(node);
-  Var out = tape_.make(rows * columns, parameter.width);
+  Var out = tape_.result(node, rows * columns, parameter.width);
   if (grouped_count > 0) {
     take_grouped_scratch(tape_, grouped_count);
   } else {
@@ -153,7 +148,6 @@ Var Transformer::mixtral_grouped(const Var& input, std::size_t weight, std::uint
     tape_.use_cublas(false);
   }
   tape_.product(rows, columns, parameter.count / columns / setup_.own_expert_count());
-  tape_.attach(node, &out);
   return out;
 }
 
@@ -174,20 +168,17 @@ Transformer::Routing Transformer::mixtral_route(const LayerWeights& own, const V
 // Those of the chosen experts, which topk finds with them where they are not known.
 Var Transformer::chosen_shares(const Var& all, Tensor* experts) {
   const std::uint64_t chosen = setup_.token_count() * setup_.model.experts_per_token;
-  Node* node = tape_.record(choice_backward, {&all});
-  if (node != nullptr) node->sizes[0] = all.size_bytes();
-  Var shares = tape_.make(chosen, all.width);
+  Node* node = tape_.record(choice_backward, {&all}, {all.size_bytes()});
+  Var shares = tape_.result(node, chosen, all.width);
   if (!*experts) *experts = tape_.make(chosen, 8).tensor;
   tape_.save(node, 0, *experts);
-  tape_.attach(node, &shares);
   return shares;
 }
 
 void Transformer::divide_by_sum(Var* shares, bool has_epsilon) {
   const std::uint64_t rows = setup_.token_count();
   Node* summed = tape_.record(sum_backward, {shares});
-  Var sum = tape_.make(rows, shares->width);
-  tape_.attach(summed, &sum);
+  Var sum = tape_.result(summed, rows, shares->width);
   if (has_epsilon) sum = add_scalar(tape_, std::move(sum));
   // Dividing in place keeps a copy of what was divided.
   Node* divided = tape_.record(share_backward, {shares, &sum});
@@ -236,7 +227,7 @@ Var Transformer::mixtral_copied_experts(const Var& hidden) {
   Var weighted = tape_.make(inner.count, 4);
   Var sum = tape_.make(hidden.count, 4);
   Var out = cast(tape_, sum, hidden.width);
-  for (Var* local : {&rows, &ids, &weights, &inner, &weighted, &sum}) local->drop();
+  drop({&rows, &ids, &weights, &inner, &weighted, &sum});
   return out;
 }
 
@@ -325,25 +316,20 @@ Var Transformer::mixtral_looped_experts(const LayerWeights& own, const Var& hidd
     joint = parts[0];
     inner = multiply(tape_, activation_of_input(tape_, parts[0]), parts[1]);
     inner = mixtral_expert_linear(std::move(inner), own.down, count);
-    Node* chosen = tape_.record(gather_pairs_backward, {&routing.shares});
-    if (chosen != nullptr) {
-      chosen->sizes = {routing.shares.size_bytes(), count, routing.shares.count};
-    }
+    Node* chosen = tape_.record(gather_pairs_backward, {&routing.shares},
+                                {routing.shares.size_bytes(), count, routing.shares.count});
     tape_.save(chosen, 0, places);
-    Var shares = tape_.make(count, 4);
-    tape_.attach(chosen, &shares);
+    Var shares = tape_.result(chosen, count, 4);
     inner = multiply(tape_, std::move(inner), std::move(shares));
     const Var narrow = cast(tape_, inner, out.width);
-    Node* added = tape_.record(token_rows_backward, {&out, &narrow});
-    if (added != nullptr) added->sizes[0] = narrow.size_bytes();
+    Node* added = tape_.record(token_rows_backward, {&out, &narrow}, {narrow.size_bytes()});
     tape_.save(added, 0, places);
     tape_.save(added, 1, narrow.tensor);
     tape_.attach(added, &out);
   }
-  choices.drop();
-  hit.drop();
+  drop({&choices, &hit});
   places.reset();
-  for (Var* local : {&rows, &joint, &inner}) local->drop();
+  drop({&rows, &joint, &inner});
   return out;
 }
 
@@ -378,10 +364,8 @@ Var Transformer::mixtral_sorted_experts(const LayerWeights& own, const Var& hidd
   Var inverse = tape_.make(pairs, 8);
   { const Var range = tape_.make(pairs, 8); }
   weighted = gather(tape_, weighted, inverse.tensor, pairs, weighted.count);
-  Node* node = tape_.record(expert_sum_backward, {&weighted});
-  if (node != nullptr) node->sizes[0] = weighted.size_bytes();
-  Var out = tape_.make(rows * model.hidden, weighted.width);
-  tape_.attach(node, &out);
+  Node* node = tape_.record(expert_sum_backward, {&weighted}, {weighted.size_bytes()});
+  Var out = tape_.result(node, rows * model.hidden, weighted.width);
   Var narrow_out = cast(tape_, out, hidden.width);
   // Each rank has its experts' shares of every token: summed in place.
   if (setup_.expert_ranks > 1) tape_.communicate(narrow_out.size_bytes(), 0, RankGroup::Expert);

@@ -9,6 +9,7 @@
 namespace allocmark {
 namespace {
 
+// sizes: bytes of the input, of the weight and of the result; then m, n and k.
 void linear_backward(Tape& tape, Node& node, Backprop& b) {
   b.last_parameter_first = true;
   // Viewing the gradient as rows copies it where tokens do not come first.
@@ -59,64 +60,51 @@ Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weigh
   }
   if (weights.float8) return float8_linear(tape, std::move(input), rows, weights.weight);
   const bool with_bias = weights.bias != kNoBias;
-  const bool autocast = tape.autocast();
   Var original = input;  // the caller's argument outlives the call
-  const auto narrow_input = [&] {
-    if (autocast) input = cast(tape, std::move(input), tape.narrow_bytes());
-  };
   // Casts happen in the order in which the compiler evaluates arguments: from the last to the
   // first.
   Var bias;
   if (with_bias && !weights.conv1d) bias = tape.cast_parameter(weights.bias);
   const Var weight = tape.cast_parameter(weights.weight);
-  narrow_input();
+  narrow(tape, {&input});
   if (with_bias && weights.conv1d) bias = tape.cast_parameter(weights.bias);
-  Node* node = tape.record(linear_backward, {&input, &weight, &bias});
-  const std::uint64_t columns = weight.count / (input.count / rows);
-  if (node != nullptr) {
-    node->sizes[0] = input.size_bytes();
-    node->sizes[1] = weight.size_bytes();
-    node->sizes[2] = rows * columns * input.width;
-    set_product(node, rows, columns, input.count / rows);
-  }
+  const std::uint64_t inner = input.count / rows;
+  const std::uint64_t columns = weight.count / inner;
+  Node* node = tape.record(linear_backward, {&input, &weight, &bias},
+                           {input.size_bytes(), weight.size_bytes(), rows * columns * input.width,
+                            rows, columns, inner});
   // addmm saves mat1 and mat2, mm self and mat2: the input is first only with a bias.
   if (weight.edge != kNoEdge) tape.save(node, with_bias ? 0 : 1, input.tensor);
   if (input.edge != kNoEdge) tape.save(node, with_bias ? 1 : 0, weight.tensor);
   Var out = tape.make_product(rows * columns, input.width);
   tape.use_cublas(with_bias);
-  tape.product(rows, columns, input.count / rows);
+  tape.product(rows, columns, inner);
   tape.attach(node, &out);
-  input.drop();
-  original.drop();
+  drop({&input, &original});
   return out;
 }
 
 Var linear_of_copy(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weights) {
   const Var bias = tape.cast_parameter(weights.bias);
   const Var weight = tape.cast_parameter(weights.weight);
-  if (tape.autocast()) input = cast(tape, std::move(input), tape.narrow_bytes());
+  narrow(tape, {&input});
   Var product = matrix_product(tape, clone(tape, input), weight, rows);
-  Node* node = tape.record(bias_backward, {&product, &bias});
-  if (node != nullptr) node->sizes = {rows, bias.count, bias.size_bytes()};
+  Node* node = tape.record(bias_backward, {&product, &bias}, {rows, bias.count, bias.size_bytes()});
   tape.attach(node, &product);
   return product;
 }
 
 Var matrix_product(Tape& tape, Var input, Var weight, std::uint64_t rows) {
-  Node* node = tape.record(linear_backward, {&input, &weight});
-  const std::uint64_t columns = weight.count / (input.count / rows);
-  if (node != nullptr) {
-    node->sizes[0] = input.size_bytes();
-    node->sizes[1] = weight.size_bytes();
-    node->sizes[2] = rows * columns * input.width;
-    set_product(node, rows, columns, input.count / rows);
-  }
+  const std::uint64_t inner = input.count / rows;
+  const std::uint64_t columns = weight.count / inner;
+  Node* node = tape.record(linear_backward, {&input, &weight},
+                           {input.size_bytes(), weight.size_bytes(), rows * columns * input.width,
+                            rows, columns, inner});
   if (weight.edge != kNoEdge) tape.save(node, 1, input.tensor);
   if (input.edge != kNoEdge) tape.save(node, 0, weight.tensor);
-  Var out = tape.make(rows * columns, input.width);
+  Var out = tape.result(node, rows * columns, input.width);
   tape.use_cublas(false);
-  tape.product(rows, columns, input.count / rows);
-  tape.attach(node, &out);
+  tape.product(rows, columns, inner);
   return out;
 }
 

@@ -78,19 +78,17 @@ void quantize_weight(TensorPool& pool, WeightBits bits, std::uint64_t count,
 }
 
 Var quantized_linear(Tape& tape, Var input, const QuantizedShape& shape) {
-  Node* node = tape.record(quantized_backward, {&input});
-  if (node != nullptr) {
-    node->sizes = {input.size_bytes(), shape.weight_count, shape.rows * shape.weight_count};
-  }
+  Node* node =
+      tape.record(quantized_backward, {&input},
+                  {input.size_bytes(), shape.weight_count, shape.rows * shape.weight_count});
   // bitsandbytes multiplies a single row by the packed weight: only its scales are made whole.
   const bool is_packed = node == nullptr && shape.rows == 1 && shape.bits == WeightBits::Nf4;
   Tensor weight = is_packed ? tape.allocate(divided_up(shape.weight_count, kBlockElements) * 4,
                                             TensorKind::Workspace)
                             : made_whole(tape, shape);
-  Var out = tape.make(shape.rows * shape.columns, input.width);
+  Var out = tape.result(node, shape.rows * shape.columns, input.width);
   if (!is_packed) tape.use_cublas(false);
   tape.product(shape.rows, shape.weight_count, 1);
-  tape.attach(node, &out);
   // The module still holds its input when the product is done with its weight.
   if (shape.bits != WeightBits::Nf4) weight.reset();
   input.drop();

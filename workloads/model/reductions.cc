@@ -11,18 +11,16 @@ Var mean_squared_error(Tape& tape, Var predicted, const Tensor& wanted) {
   if (tape.autocast()) predicted = cast(tape, std::move(predicted), 4);
   Node* node =
       tape.record([](Tape& t, Node& n, Backprop& b) { b.out[0].tensor = t.gradient(n.sizes[0]); },
-                  {&predicted});
-  if (node != nullptr) node->sizes[0] = predicted.size_bytes();
+                  {&predicted}, {predicted.size_bytes()});
   tape.save(node, 0, predicted.tensor);
   tape.save(node, 1, wanted);
   // The loss is made as large as what it is the mean of.
-  Var loss = tape.make(predicted.count, predicted.width);
+  Var loss = tape.result(node, predicted.count, predicted.width);
   {
     const Var squares = tape.make(predicted.count, predicted.width);
     take_reduction_scratch(tape, predicted.count, 4);
   }
   loss.count = 1;
-  tape.attach(node, &loss);
   return loss;
 }
 
@@ -54,8 +52,7 @@ Var rms_norm_written_out(Tape& tape, Var input, std::uint64_t rows, std::size_t 
   Var root = rsqrt(tape, add_scalar(tape, variance));
   input = multiply(tape, input, std::move(root));
   Var out = multiply(tape, tape.parameter(weight), cast(tape, input, width));
-  input.drop();
-  variance.drop();
+  drop({&input, &variance});
   return out;
 }
 

@@ -156,9 +156,7 @@ Var ring_attention(Tape& tape, Var query, Var key, Var value, const RingShape& s
   result.sums.reset();
   result.seed.reset();
   result.offset.reset();
-  query.drop();
-  key.drop();
-  value.drop();
+  drop({&query, &key, &value});
   return out;
 }
 

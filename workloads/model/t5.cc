@@ -58,8 +58,7 @@ Var Transformer::t5_norm(Var hidden, std::size_t weight, std::uint64_t rows) {
   hidden = multiply(tape_, hidden, rsqrt(tape_, add_scalar(tape_, variance)));
   hidden = cast(tape_, std::move(hidden), setup_.wide_bytes);
   Var out = multiply(tape_, tape_.parameter(weight), hidden);
-  hidden.drop();
-  variance.drop();
+  drop({&hidden, &variance});
   return out;
 }
 
@@ -90,17 +89,14 @@ Tensor Transformer::t5_buckets(std::uint64_t pairs, bool is_decoder) {
   large = chain(chain(std::move(large), 8), 8);
   Var last = tape_.make(pairs, 8);
   Var bounded = tape_.make(pairs, 8);
-  last.drop();
-  large.drop();
+  drop({&last, &large});
   Var chosen = tape_.make(pairs, 8);
   if (is_decoder) {
     buckets = chain(std::move(chosen), 8);
   } else {
     chosen.drop();  // added in place
   }
-  positions.drop();
-  is_small.drop();
-  bounded.drop();
+  drop({&positions, &is_small, &bounded});
   return buckets.tensor;
 }
 
@@ -114,21 +110,17 @@ Var Transformer::t5_position_bias(std::size_t table, std::uint64_t queries, std:
   Var distances = tape_.make(queries * keys, 8);
   const Tensor buckets = t5_buckets(queries * keys, is_decoder);
   Var out = embedding(tape_, buckets, queries * keys, table, setup_.model.head_count, true);
-  query_positions.drop();
-  key_positions.drop();
-  distances.drop();
+  drop({&query_positions, &key_positions, &distances});
   return out;
 }
 
 // sdpa's own mask: the bias where `allowed` lets it through, `count` elements.
 Var Transformer::t5_masked_bias(const Var& bias, const Var& allowed, std::uint64_t count) {
-  Node* node = tape_.record(where_backward, {&bias});
-  if (node != nullptr) node->sizes = {count * bias.width, bias.width, bias.size_bytes()};
+  Node* node =
+      tape_.record(where_backward, {&bias}, {count * bias.width, bias.width, bias.size_bytes()});
   tape_.save(node, 0, allowed.tensor);
   const Var lowest = tape_.make(1, bias.width);
-  Var out = tape_.make(count, bias.width);
-  tape_.attach(node, &out);
-  return out;
+  return tape_.result(node, count, bias.width);
 }
 
 Var Transformer::t5_causal_bias(const Var& bias, std::uint64_t queries, std::uint64_t keys) {
@@ -230,7 +222,7 @@ Var Transformer::t5_attention(const LayerWeights& own, const Var& input, const V
   Var weights;
   Var out = t5_attend(query, key, value, what, &weights);
   out = linear(tape_, std::move(out), rows, {.weight = own.output});
-  for (Var* local : {&query, &key, &value}) local->drop();
+  drop({&query, &key, &value});
   return out;
 }
 
@@ -250,8 +242,7 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
                    .mask = &mask_};
   Var branch = t5_attention(own, normed, normed, what);
   hidden = add(tape_, hidden, t5_dropout(branch));
-  branch.drop();
-  normed.drop();
+  drop({&branch, &normed});
   if (decodes) {
     const LayerWeights& cross = cross_layers_[index - layers];
     normed = t5_norm(hidden, cross.first_norm, rows);
@@ -264,8 +255,7 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
             .mask = &cross_mask_};
     branch = t5_attention(cross, normed, encoded_, what);
     hidden = add(tape_, hidden, t5_dropout(branch));
-    normed.drop();
-    branch.drop();
+    drop({&normed, &branch});
   }
   normed = t5_norm(hidden, own.second_norm, rows);
   Var inner = linear(tape_, normed, rows, {.weight = own.up});
@@ -273,8 +263,7 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
   inner = t5_dropout(std::move(inner));
   inner = cast(tape_, std::move(inner), setup_.wide_bytes);
   branch = linear(tape_, inner, rows, {.weight = own.down});
-  inner.drop();
-  normed.drop();
+  drop({&inner, &normed});
   hidden = add(tape_, hidden, t5_dropout(branch));
   branch.drop();
   return hidden;
@@ -291,7 +280,7 @@ Var Transformer::t5_embed(const Tensor& tokens) {
 Var Transformer::t5_finish(Var hidden, std::size_t norm, std::uint64_t rows) {
   hidden = t5_norm(std::move(hidden), norm, rows);
   hidden = t5_dropout(std::move(hidden));
-  for (Var* local : {&mask_, &words_, &cross_mask_}) local->drop();
+  drop({&mask_, &words_, &cross_mask_});
   for (Var& bias : position_bias_) bias.drop();
   cross_bias_.drop();
   return hidden;
@@ -329,8 +318,7 @@ Var Transformer::embed_target(const Tensor& tokens, std::uint64_t count, std::ui
 Var Transformer::t5_answer(Var hidden) {
   Var scaled = multiply_scalar(tape_, hidden);
   Var logits = linear(tape_, scaled, setup_.batch * setup_.target, {.weight = head_});
-  hidden.drop();
-  scaled.drop();
+  drop({&hidden, &scaled});
   return logits;
 }
 
@@ -341,10 +329,7 @@ Var Transformer::t5_loss(Var hidden, const Tensor& labels) {
   if (kept_outputs_ != nullptr) kept_outputs_->push_back(logits.tensor);
   Var loss = cross_entropy(tape_, logits, labels);
   decoder_tokens_.reset();
-  hidden.drop();
-  scaled.drop();
-  logits.drop();
-  encoded_.drop();
+  drop({&hidden, &scaled, &logits, &encoded_});
   return loss;
 }
 

@@ -98,7 +98,7 @@ void Tape::save(Node* node, std::size_t slot, const Tensor& tensor) {
   }
 }
 
-void Tape::attach(Node* node, Var* output) const {
+void Tape::attach(const Node* node, Var* output) const {
   output->edge = node == nullptr ? kNoEdge : static_cast<std::int32_t>(node - nodes_.data());
 }
 

@@ -5,6 +5,7 @@
 // batch.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -34,6 +35,11 @@ struct Var {
   [[nodiscard]] std::uint64_t size_bytes() const { return count * width; }
   void drop() { tensor.reset(); }
 };
+
+// Local variables go, in this order.
+inline void drop(std::initializer_list<Var*> gone) {
+  for (Var* one : gone) one->drop();
+}
 
 // The memory order of an attention gradient, as far as it decides who copies.
 enum class GradLayout : std::uint8_t {
@@ -142,12 +148,25 @@ class Tape {
   [[nodiscard]] Tensor allocate(std::uint64_t size_bytes, TensorKind kind);
   // The node for an operator of these inputs, or null where none of them needs a gradient.
   [[nodiscard]] Node* record(BackwardFunction function, std::initializer_list<const Var*> inputs);
+  // The same with what the function reads in the backward.
+  [[nodiscard]] Node* record(BackwardFunction function, std::initializer_list<const Var*> inputs,
+                             std::initializer_list<std::uint64_t> sizes) {
+    Node* node = record(function, inputs);
+    if (node != nullptr) std::ranges::copy(sizes, node->sizes.begin());
+    return node;
+  }
+  // The result of `node`, newly made.
+  [[nodiscard]] Var result(const Node* node, std::uint64_t count, std::uint64_t width) {
+    Var out = make(count, width);
+    attach(node, &out);
+    return out;
+  }
   // Saves for the backward; a checkpointed forward only counts.
   void save(Node* node, std::size_t slot, const Tensor& tensor);
   void save_parameter(Node* node) { save(node, 3, {}); }
   [[nodiscard]] Node& node(std::int32_t edge) { return nodes_[static_cast<std::size_t>(edge)]; }
   // Makes `output` the result of `node`.
-  void attach(Node* node, Var* output) const;
+  void attach(const Node* node, Var* output) const;
   [[nodiscard]] Var parameter(std::size_t index) const;
   [[nodiscard]] std::size_t add_parameter(Parameter parameter);
   [[nodiscard]] std::vector<Parameter>& parameters() { return parameters_; }

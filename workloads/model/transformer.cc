@@ -52,12 +52,7 @@ std::array<Var, 2> Transformer::make_rotary(std::uint64_t width) {
   Var cosine = scaled();
   Var sine = scaled();
   std::array<Var, 2> out = {cast(tape_, cosine, width), cast(tape_, sine, width)};
-  frequencies.drop();
-  positions.drop();
-  angles.drop();
-  both.drop();
-  cosine.drop();
-  sine.drop();
+  drop({&frequencies, &positions, &angles, &both, &cosine, &sine});
   return out;
 }
 
@@ -93,7 +88,7 @@ Var Transformer::embed(const Tensor& tokens) {
     sum = add(tape_, sum, position_rows);
     sum = layer_norm(tape_, sum, rows, embedding_norm_, embedding_norm_ + 1);
     if (setup_.has_dropout()) sum = dropout(tape_, std::move(sum));
-    for (Var* local : {&words, &types, &type_rows, &position_rows}) local->drop();
+    drop({&words, &types, &type_rows, &position_rows});
     if (given_mask_) make_bidirectional_mask();
     words_ = sum;
     return sum;
@@ -254,9 +249,7 @@ Var Transformer::causal_loss(Var logits, const Tensor& given) {
   Var padded = tape_.make(rows + setup_.batch, 8);
   Var labels = setup_.batch == 1 ? padded : tape_.make(rows, 8);
   Var loss = cross_entropy(tape_, exact, labels.tensor);
-  labels.drop();
-  exact.drop();
-  padded.drop();
+  drop({&labels, &exact, &padded});
   return loss;
 }
 
@@ -303,9 +296,7 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
                           {.ranks = setup_.parallel.tensor, .copies_whole = true});
   if (kept_outputs_ != nullptr) kept_outputs_->push_back(logits.tensor);
   Var loss = causal_loss(logits, tokens);
-  hidden.drop();
-  logits.drop();
-  image_rows_.drop();
+  drop({&hidden, &logits, &image_rows_});
   return loss;
 }
 

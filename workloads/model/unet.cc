@@ -121,8 +121,7 @@ Var Unet::time_rows() {
     const Var cosine = tape_.make(count, 4);
     waves = tape_.make(2 * count, 4);
   }
-  frequencies.drop();
-  angles.drop();
+  drop({&frequencies, &angles});
   // Each layer's input lives until it returns, the first one's until all do.
   Var rows = linear(tape_, waves, setup_.batch, with_bias(time1_));
   rows = activation_of_input(tape_, rows);
@@ -147,7 +146,7 @@ Var Unet::residual(const Residual& own, Var values, ImageShape shape) {
                       {.weight = own.shortcut, .channels = own.after, .kernel = 1});
   }
   Var out = ::allocmark::add(tape_, values, inner);
-  for (Var* local : {&values, &inner, &rows}) local->drop();
+  drop({&values, &inner, &rows});
   return out;
 }
 
@@ -167,7 +166,7 @@ Var Unet::attention(const Attention& own, Var values, const ImageShape& shape) {
   inner = linear(tape_, std::move(inner), rows, with_bias(own.out));
   inner = pixels_first(tape_, std::move(inner));
   Var out = ::allocmark::add(tape_, values, inner);
-  for (Var* local : {&values, &inner, &query, &key, &value}) local->drop();
+  drop({&values, &inner, &query, &key, &value});
   return out;
 }
 
@@ -235,9 +234,7 @@ Var Unet::forward(const Tensor& images) {
   // A variable of the forward lives until it returns.
   Var last = activation_of_input(tape_, group_norm(tape_, values, shape, kGroups, norm_));
   Var out = convolve(tape_, last, shape, {.weight = last_, .channels = setup_.colours});
-  last.drop();
-  values.drop();
-  time_.drop();
+  drop({&last, &values, &time_});
   return out;
 }
 

@@ -130,11 +130,10 @@ Var Transformer::vit_patches(const Tensor& pixels) {
   }
   tape_.save(node, 0, images.tensor);
   tape_.save(node, 1, weight.tensor);
-  Var out = tape_.make(rows * model.hidden, width);
+  Var out = tape_.result(node, rows * model.hidden, width);
   if ((width < 4) == has_colours) {
     const Tensor workspace = tape_.allocate(copies_bytes + 16, TensorKind::Workspace);
   }
-  tape_.attach(node, &out);
   return out;
 }
 
@@ -142,14 +141,12 @@ Var Transformer::vit_embed(const Tensor& pixels) {
   const std::uint64_t h = setup_.model.hidden;
   Var patches = vit_patches(pixels);
   Var token = tape_.parameter(class_token_);
-  Node* expanded = tape_.record(expand_backward, {&token});
-  if (expanded != nullptr) expanded->sizes[0] = token.size_bytes();
+  Node* expanded = tape_.record(expand_backward, {&token}, {token.size_bytes()});
   tape_.attach(expanded, &token);
   Node* joined = tape_.record(class_token_backward, {&token, &patches});
   if (joined != nullptr && patches.width != setup_.wide_bytes)
     joined->sizes[0] = patches.size_bytes();
-  Var rows = tape_.make(setup_.token_count() * h, setup_.wide_bytes);
-  tape_.attach(joined, &rows);
+  Var rows = tape_.result(joined, setup_.token_count() * h, setup_.wide_bytes);
   patches.drop();
   words_ = add(tape_, std::move(rows), tape_.parameter(position_table_));
   return words_;
@@ -175,7 +172,7 @@ Var Transformer::vit_layer(const LayerWeights& own, Var hidden) {
   }
   Var mixed = attend(query, key, value, &weights);
   mixed = linear(tape_, std::move(mixed), rows, with_bias(own.output));
-  for (Var* local : {&query, &key, &value}) local->drop();
+  drop({&query, &key, &value});
   hidden = std::move(mixed);
   hidden = add(tape_, std::move(hidden), residual);
   residual = hidden;
@@ -190,8 +187,7 @@ Var Transformer::vit_layer(const LayerWeights& own, Var hidden) {
 
 // The class token's row of each image through the classifier.
 Var Transformer::vit_logits(const Var& hidden) {
-  Node* node = tape_.record(select_backward, {&hidden});
-  if (node != nullptr) node->sizes[0] = hidden.size_bytes();
+  Node* node = tape_.record(select_backward, {&hidden}, {hidden.size_bytes()});
   Var token = hidden;
   token.count = setup_.batch * setup_.model.hidden;
   tape_.attach(node, &token);

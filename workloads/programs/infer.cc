@@ -112,8 +112,7 @@ bool Inference::advance() {
       reorder();
       return true;
     case Phase::Done:
-      hidden_.drop();
-      answer_.drop();
+      drop({&hidden_, &answer_});
       tokens_.reset();
       given_mask_.reset();
       batch_->mark("end");
@@ -188,8 +187,7 @@ void Inference::embed() {
     stream_ = model_->embed(config_.beams > 1 ? beam_search_.tokens() : generation_.tokens());
   } else {
     // What the last call returned goes first.
-    hidden_.drop();
-    answer_.drop();
+    drop({&hidden_, &answer_});
     tokens_ = tape().allocate(model_->input_sizes().input_bytes, TensorKind::Activation);
     if (config_.padded) {
       given_mask_ = tape().allocate(model_->input_sizes().input_bytes, TensorKind::Activation);
@@ -238,8 +236,7 @@ void Inference::head() {
       tokens_.reset();
       answer.drop();
     } else if (config_.setup.predicts_words) {
-      hidden.drop();
-      answer.drop();
+      drop({&hidden, &answer});
       tokens_.reset();
       given_mask_.reset();
     }

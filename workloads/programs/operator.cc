@@ -214,8 +214,7 @@ class OperatorRun {
 
   void end() {
     labels_.reset();
-    cosine_.drop();
-    sine_.drop();
+    drop({&cosine_, &sine_});
     tape_.reset();
     batch_->mark("end");
   }
