@@ -17,6 +17,7 @@
 #include "workloads/open_workload.h"
 #include "workloads/player.h"
 #include "workloads/programs/model_options.h"
+#include "workloads/trace/coroutine_program.h"
 #include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
@@ -43,117 +44,94 @@ class Colocation {
     if (config_.has_pools) server_.use_pools();
   }
 
-  // A thousand events at most, or a sleep or wake of one of the two.
-  bool advance();
+  Coroutine run();
 
  private:
-  enum class Phase { Train, WakeServer, Sync, Sleep, Generate, Wake, End };
-
-  void train();
-  void wake_server();
-  void sync_weights();
+  [[nodiscard]] bool has_trained();
+  [[nodiscard]] bool has_weight();
+  [[nodiscard]] std::vector<std::uint64_t> trained_sizes();  // bytes of each parameter
   void sleep_trainer();
-  void generate();
+  [[nodiscard]] bool serves();
+  void end_serving();
   void mark(const char* phase) { batch_->mark(phase + std::to_string(cycle_ % 1000)); }
   void rest() {
     batch_->sync();
     if (config_.trims) batch_->trim();
   }
 
-  static constexpr int kTurnEventCount = 1000;
-
   ColocateConfig config_;
   std::uint64_t seed_;
   EventBatch* batch_;
   Player trainer_, server_;
-  Phase phase_ = Phase::Train;
   std::uint64_t cycle_ = 0;
   std::uint64_t steps_begun_ = 0;
-  std::vector<std::uint64_t> synced_sizes_;  // of weights still to be taken over, the first last
 };
 
-bool Colocation::advance() {
-  switch (phase_) {
-    case Phase::Train:
-      train();
-      return true;
-    case Phase::WakeServer:
-      wake_server();
-      return true;
-    case Phase::Sync:
-      sync_weights();
-      return true;
-    case Phase::Sleep:
-      sleep_trainer();
-      return true;
-    case Phase::Generate:
-      generate();
-      return true;
-    case Phase::Wake:
-      mark("wake");
-      trainer_.wake();
-      phase_ = Phase::Train;
-      return true;
-    case Phase::End:
-      batch_->mark("end");
-      trainer_.give_all_back();
-      server_.give_all_back();
-      return false;
+Coroutine Colocation::run() {
+  trainer_.open(config_.train, seed_);
+  mark("train");
+  while (true) {
+    while (!has_trained()) {
+      trainer_.play();
+      co_await room_in(batch_);
+    }
+    mark("take_over");
+    server_.open(config_.serve, seed_ + cycle_);
+    while (has_weight()) {
+      server_.play();
+      co_await room_in(batch_);
+    }
+    server_.leave_pools();
+    for (const std::uint64_t size_bytes : trained_sizes()) {
+      // Each trained tensor is cast, copied to its place and let go.
+      batch_->free(batch_->allocate({.size_bytes = size_bytes * config_.synced_bytes / 4,
+                                     .tensor = TensorKind::Communication}));
+      co_await room_in(batch_);
+    }
+    sleep_trainer();
+    while (serves()) {
+      server_.play();
+      co_await room_in(batch_);
+    }
+    end_serving();
+    if (++cycle_ == config_.cycle_count) break;
+    mark("wake");
+    trainer_.wake();
+    co_await room_in(batch_);
   }
+  batch_->mark("end");
+  trainer_.give_all_back();
+  server_.give_all_back();
+}
+
+// The next cycle's first step stays where it is until the trainer is awake again.
+bool Colocation::has_trained() {
+  const Event* next = trainer_.peek();
+  const bool is_mark = next != nullptr && next->kind == EventKind::Mark;
+  const bool is_step = is_mark && trainer_.label(*next).starts_with("step");
+  if (is_step && steps_begun_ == (cycle_ + 1) * config_.steps) return true;
+  if (is_step) ++steps_begun_;
   return false;
 }
 
-void Colocation::train() {
-  if (!trainer_.is_open()) {
-    trainer_.open(config_.train, seed_);
-    mark("train");
-  }
-  for (int i = 0; i < kTurnEventCount; ++i) {
-    const Event* next = trainer_.peek();
-    const bool is_mark = next != nullptr && next->kind == EventKind::Mark;
-    const bool is_step = is_mark && trainer_.label(*next).starts_with("step");
-    // The next cycle's first step stays where it is until the trainer is awake again.
-    if (is_step && steps_begun_ == (cycle_ + 1) * config_.steps) {
-      phase_ = Phase::WakeServer;
-      mark("take_over");
-      server_.open(config_.serve, seed_ + cycle_);
-      return;
-    }
-    if (is_step) ++steps_begun_;
-    trainer_.play();
-  }
-}
-
 // The server's weights are all that it asks for before its pool.
-void Colocation::wake_server() {
-  for (int i = 0; i < kTurnEventCount; ++i) {
-    const Event* next = server_.peek();
-    const bool is_weight =
-        next != nullptr && (next->kind == EventKind::Mark || next->tensor == TensorKind::Parameter);
-    if (is_weight) {
-      server_.play();
-      continue;
-    }
-    server_.leave_pools();
-    for (const Player::Block* block : trainer_.blocks()) {
-      if (block->tensor == TensorKind::Parameter) synced_sizes_.push_back(block->size_bytes);
-    }
-    std::reverse(synced_sizes_.begin(), synced_sizes_.end());
-    phase_ = Phase::Sync;
-    return;
-  }
+bool Colocation::has_weight() {
+  const Event* next = server_.peek();
+  return next != nullptr &&
+         (next->kind == EventKind::Mark || next->tensor == TensorKind::Parameter);
 }
 
-// Each trained tensor is cast, copied to its place and let go.
-void Colocation::sync_weights() {
-  for (int i = 0; i < kTurnEventCount / 2 && !synced_sizes_.empty(); ++i) {
-    const std::uint64_t id =
-        batch_->allocate({.size_bytes = synced_sizes_.back() * config_.synced_bytes / 4,
-                          .tensor = TensorKind::Communication});
-    batch_->free(id);
-    synced_sizes_.pop_back();
+std::vector<std::uint64_t> Colocation::trained_sizes() {
+  std::vector<std::uint64_t> sizes;
+  for (const Player::Block* block : trainer_.blocks()) {
+    if (block->tensor == TensorKind::Parameter) sizes.push_back(block->size_bytes);
   }
-  if (synced_sizes_.empty()) phase_ = Phase::Sleep;
+  return sizes;
+}
+
+bool Colocation::serves() {
+  const Event* next = server_.peek();
+  return next != nullptr && (next->kind != EventKind::Mark || server_.label(*next) != "end");
 }
 
 void Colocation::sleep_trainer() {
@@ -163,27 +141,14 @@ void Colocation::sleep_trainer() {
     rest();
   }
   mark("generate");
-  phase_ = Phase::Generate;
 }
 
-void Colocation::generate() {
-  for (int i = 0; i < kTurnEventCount; ++i) {
-    const Event* next = server_.peek();
-    const bool is_end =
-        next == nullptr || (next->kind == EventKind::Mark && server_.label(*next) == "end");
-    if (!is_end) {
-      server_.play();
-      continue;
-    }
-    if (config_.sleepers == Sleepers::None) {
-      server_.keep_residents();
-    } else {
-      server_.give_all_back();
-      rest();
-    }
-    ++cycle_;
-    phase_ = cycle_ == config_.cycle_count ? Phase::End : Phase::Wake;
-    return;
+void Colocation::end_serving() {
+  if (config_.sleepers == Sleepers::None) {
+    server_.keep_residents();
+  } else {
+    server_.give_all_back();
+    rest();
   }
 }
 
@@ -233,7 +198,7 @@ std::unique_ptr<EventSource> make_colocate(Parameters& parameters, std::uint64_t
                        .why = "the server sleeps: the memory pool of vLLM's sleep mode refuses "
                               "it (vllm PR 14189, pytorch issue 147851)"});
   }
-  return make_generated<Colocation>(
+  return make_generated<RunningProgram<Colocation>>(
       parameters,
       {.name = "colocate-" + parameters.variant(), .seed = seed, .forbids = std::move(forbids)},
       config);

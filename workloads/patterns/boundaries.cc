@@ -10,8 +10,8 @@
 
 #include "base/bytes.h"
 #include "base/random.h"
-#include "workloads/patterns/coroutine_program.h"
 #include "workloads/patterns/octave_sizes.h"
+#include "workloads/trace/coroutine_program.h"
 #include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 

@@ -5,9 +5,9 @@
 
 #include "base/bytes.h"
 #include "base/random.h"
-#include "workloads/patterns/coroutine_program.h"
 #include "workloads/patterns/octave_sizes.h"
 #include "workloads/patterns/sized_blocks.h"
+#include "workloads/trace/coroutine_program.h"
 #include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 

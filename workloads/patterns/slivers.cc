@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "workloads/patterns/coroutine_program.h"
 #include "workloads/patterns/octave_sizes.h"
+#include "workloads/trace/coroutine_program.h"
 #include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 

@@ -13,6 +13,7 @@
 #include "workloads/model/kv_cache.h"
 #include "workloads/model/transformer.h"
 #include "workloads/programs/assisted.h"
+#include "workloads/trace/coroutine_program.h"
 #include "workloads/trace/generated_source.h"
 
 namespace allocmark {
@@ -49,12 +50,9 @@ class Assisted {
     draft_ids_.keep_scores(&scores_);
   }
 
-  // One block of one pass per call, or what lies between passes.
-  bool advance();
+  Coroutine run();
 
  private:
-  enum class Phase { Start, Request, Round, Layer, Head, Done };
-
   [[nodiscard]] Tape& tape() { return target_->model.tape(); }
   [[nodiscard]] Tensor make(std::uint64_t size_bytes) {
     return tape().allocate(size_bytes, TensorKind::Activation);
@@ -62,6 +60,8 @@ class Assisted {
   void begin_request();
   void begin_round();
   void begin_pass(Reader* reader, std::uint64_t tokens, std::uint64_t context);
+  void end_pass();
+  void end_request();
   void end_draft_pass(Var logits);
   void end_target_pass(Var logits);
   void count_right();
@@ -76,53 +76,52 @@ class Assisted {
   Tensor candidate_scores_, tokens_, ids_, outputs_, exact_, copied_;
   Var stream_;
   Reader* reader_ = nullptr;
-  Phase phase_ = Phase::Start;
   std::uint64_t served_ = 0;
   std::uint64_t length_ = 0;      // tokens that are certain
   std::uint64_t length_end_ = 0;  // prompt and answer
   std::uint64_t guess_count_ = 0;
   std::uint64_t guess_ = 0;
-  std::uint64_t layer_ = 0;
   bool is_first_ = true;  // nothing is cached yet
+  bool is_round_over_ = false;
 };
 
-bool Assisted::advance() {
-  switch (phase_) {
-    case Phase::Start:
-      batch_->mark("begin");
-      target_->model.make_parameters();
-      draft_->model.make_parameters();
-      phase_ = Phase::Request;
-      return true;
-    case Phase::Request:
-      begin_request();
-      return true;
-    case Phase::Round:
+Coroutine Assisted::run() {
+  batch_->mark("begin");
+  target_->model.make_parameters();
+  draft_->model.make_parameters();
+  co_await room_in(batch_);
+  for (; served_ < config_.request_count; ++served_) {
+    begin_request();
+    co_await room_in(batch_);
+    while (length_ < length_end_) {
       begin_round();
-      return true;
-    case Phase::Layer:
-      stream_ = reader_->model.layer(layer_, stream_);
-      if (++layer_ == reader_->layer_count) phase_ = Phase::Head;
-      return true;
-    case Phase::Head: {
-      Var hidden = reader_->model.finish(std::move(stream_));
-      stream_ = Var();
-      Var logits = reader_->model.answer(hidden);
-      hidden.drop();
-      if (reader_ == draft_.get()) {
-        end_draft_pass(std::move(logits));
-      } else {
-        end_target_pass(std::move(logits));
+      while (!is_round_over_) {
+        co_await room_in(batch_);
+        for (std::uint64_t layer = 0; layer < reader_->layer_count; ++layer) {
+          stream_ = reader_->model.layer(layer, stream_);
+          co_await room_in(batch_);
+        }
+        end_pass();
       }
-      return true;
     }
-    case Phase::Done:
-      batch_->mark("end");
-      draft_.reset();
-      target_.reset();
-      return false;
+    end_request();
+    co_await room_in(batch_);
   }
-  return false;
+  batch_->mark("end");
+  draft_.reset();
+  target_.reset();
+}
+
+void Assisted::end_pass() {
+  Var hidden = reader_->model.finish(std::move(stream_));
+  stream_ = Var();
+  Var logits = reader_->model.answer(hidden);
+  hidden.drop();
+  if (reader_ == draft_.get()) {
+    end_draft_pass(std::move(logits));
+  } else {
+    end_target_pass(std::move(logits));
+  }
 }
 
 void Assisted::begin_request() {
@@ -134,13 +133,13 @@ void Assisted::begin_request() {
   is_first_ = true;
   ids_ = make(length_ * 8);
   target_ids_.begin(1, length_);
-  phase_ = Phase::Round;
 }
 
 // The last token of an answer is never guessed.
 void Assisted::begin_round() {
   guess_count_ = std::min(config_.draft_tokens, length_end_ - length_ - 1);
   guess_ = 0;
+  is_round_over_ = false;
   if (guess_count_ == 0) {
     begin_pass(target_.get(), is_first_ ? length_ : 1, length_);
     return;
@@ -155,8 +154,6 @@ void Assisted::begin_pass(Reader* reader, std::uint64_t tokens, std::uint64_t co
   reader->model.set_answer_tokens(reader == target_.get() ? guess_count_ + 1 : 1);
   if (reader == target_.get()) tokens_ = make(tokens * 8);
   stream_ = reader->model.embed(reader == target_.get() ? tokens_ : draft_ids_.tokens());
-  layer_ = 0;
-  phase_ = Phase::Layer;
 }
 
 void Assisted::end_draft_pass(Var logits) {
@@ -181,18 +178,16 @@ void Assisted::end_target_pass(Var logits) {
   logits.drop();
   count_right();
   is_first_ = false;
-  if (length_ < length_end_) {
-    phase_ = Phase::Round;
-    return;
-  }
+  is_round_over_ = true;
+}
+
+void Assisted::end_request() {
   for (Tensor* gone : {&candidate_scores_, &tokens_, &ids_, &outputs_, &exact_, &copied_}) {
     gone->reset();
   }
   target_ids_.end();
   target_->cache.end_batch();
   draft_->cache.end_batch();
-  ++served_;
-  phase_ = served_ < config_.request_count ? Phase::Request : Phase::Done;
 }
 
 // The guesses before the first wrong one are kept, and the model's own word for that one.
@@ -216,7 +211,7 @@ void Assisted::count_right() {
 
 std::unique_ptr<EventSource> make_assisted(Parameters& parameters, const GeneratedTraits& traits,
                                            const AssistedConfig& config) {
-  return make_generated<Assisted>(parameters, traits, config);
+  return make_generated<RunningProgram<Assisted>>(parameters, traits, config);
 }
 
 }  // namespace allocmark

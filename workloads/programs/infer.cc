@@ -19,6 +19,7 @@
 #include "workloads/model/transformer.h"
 #include "workloads/programs/assisted.h"
 #include "workloads/programs/infer_options.h"
+#include "workloads/trace/coroutine_program.h"
 #include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
@@ -45,21 +46,19 @@ class Inference {
     model_->set_cache(&cache_);
   }
 
-  // One block of one pass per call, or what lies between passes.
-  bool advance();
+  Coroutine run();
 
  private:
-  enum class Phase { Start, Batch, Embed, Layer, Head, Decode, Reorder, Done };
-
   [[nodiscard]] bool has_encoder() const { return config_.setup.model.family == ModelFamily::T5; }
   [[nodiscard]] bool generates() const { return config_.setup.model.generates(); }
   void start();
   void begin_batch();
   void embed();
-  void head();
+  void begin_decoder();
+  void return_states();
+  void choose();
   void decode();
-  void reorder();
-  void next_token();
+  [[nodiscard]] bool next_token();
   void set_lengths();
   [[nodiscard]] Tape& tape() { return model_->tape(); }
   // Bytes of one half of one layer's cache for so many tokens.
@@ -77,50 +76,53 @@ class Inference {
   BeamSearch beam_search_;
   Tensor tokens_, given_mask_;
   Var stream_, hidden_, answer_;
-  Phase phase_ = Phase::Start;
   std::uint64_t served_ = 0;
   std::uint64_t batch_index_ = 0;
   std::uint64_t batch_size_ = 0;
   std::uint64_t length_ = 0;       // tokens of each sequence in this pass
   std::uint64_t context_ = 0;      // tokens that the cache holds after this pass
   std::uint64_t context_end_ = 0;  // when it reaches this the batch is done
-  std::uint64_t layer_ = 0;
 };
 
-bool Inference::advance() {
-  switch (phase_) {
-    case Phase::Start:
-      start();
-      return true;
-    case Phase::Batch:
-      begin_batch();
-      return true;
-    case Phase::Embed:
-      embed();
-      return true;
-    case Phase::Layer:
-      stream_ = model_->layer(layer_, stream_);
-      if (++layer_ % config_.setup.model.layer_count == 0) phase_ = Phase::Head;
-      return true;
-    case Phase::Head:
-      head();
-      return true;
-    case Phase::Decode:
-      decode();
-      return true;
-    case Phase::Reorder:
-      reorder();
-      return true;
-    case Phase::Done:
-      drop({&hidden_, &answer_});
-      tokens_.reset();
-      given_mask_.reset();
-      batch_->mark("end");
-      cache_.clear();
-      model_.reset();
-      return false;
+Coroutine Inference::run() {
+  const std::uint64_t layer_count = config_.setup.model.layer_count;
+  start();
+  co_await room_in(batch_);
+  while (served_ < config_.request_count) {
+    begin_batch();
+    co_await room_in(batch_);
+    bool encodes = has_encoder();
+    for (bool goes_on = true; goes_on;) {
+      const bool decodes = has_encoder() && !encodes;
+      decodes ? decode() : embed();
+      co_await room_in(batch_);
+      for (std::uint64_t layer = 0; layer < layer_count; ++layer) {
+        stream_ = model_->layer(decodes ? layer_count + layer : layer, stream_);
+        co_await room_in(batch_);
+      }
+      if (encodes) {
+        begin_decoder();
+        encodes = false;
+      } else if (!generates()) {
+        return_states();
+        goes_on = false;
+      } else {
+        choose();
+        for (std::uint64_t layer = 0; config_.beams > 1 && layer < layer_count; ++layer) {
+          co_await room_in(batch_);
+          cache_.reorder(tape(), layer);
+        }
+        goes_on = next_token();
+      }
+      co_await room_in(batch_);
+    }
   }
-  return false;
+  drop({&hidden_, &answer_});
+  tokens_.reset();
+  given_mask_.reset();
+  batch_->mark("end");
+  cache_.clear();
+  model_.reset();
 }
 
 void Inference::start() {
@@ -130,7 +132,6 @@ void Inference::start() {
     cache_.reserve(tape(), cache_bytes(config_.batch_max * (config_.lengths.context_max +
                                                             config_.lengths.generated_max)));
   }
-  phase_ = Phase::Batch;
 }
 
 void Inference::begin_batch() {
@@ -173,7 +174,6 @@ void Inference::begin_batch() {
     generation_.begin(batch_size_, context_,
                       config_.setup.sees_images() ? model_->image_bytes() : 0);
   }
-  phase_ = Phase::Embed;
 }
 
 void Inference::embed() {
@@ -194,27 +194,22 @@ void Inference::embed() {
     }
     stream_ = model_->embed(tokens_);
   }
-  layer_ = 0;
-  phase_ = Phase::Layer;
 }
 
 // The decoder's next token, after those that are cached.
 void Inference::decode() {
   stream_ = model_->embed_target(generation_.tokens(), 1, context_);
   ++context_;
-  layer_ = config_.setup.model.layer_count;
-  phase_ = Phase::Layer;
 }
 
-// The last token's logits and the choice of the next token, or the pooled first token.
-void Inference::head() {
-  if (has_encoder() && layer_ == config_.setup.model.layer_count) {
-    model_->end_encoder(std::move(stream_));
-    stream_ = Var();
-    generation_.begin_decoder();
-    phase_ = Phase::Decode;
-    return;
-  }
+void Inference::begin_decoder() {
+  model_->end_encoder(std::move(stream_));
+  stream_ = Var();
+  generation_.begin_decoder();
+}
+
+// The pooled first token, classes or words: only they are kept, and not until the next batch.
+void Inference::return_states() {
   Var hidden = model_->finish(std::move(stream_));
   stream_ = Var();
   Var answer = model_->answer(hidden);
@@ -226,43 +221,33 @@ void Inference::head() {
     embeddings.drop();
     tokens_.reset();
     given_mask_.reset();
-    phase_ = served_ < config_.request_count ? Phase::Batch : Phase::Done;
     return;
   }
-  if (!generates()) {
-    // Only classes or scores are kept, and not until the next batch.
-    if (config_.setup.model.image > 0) {
-      hidden.drop();
-      tokens_.reset();
-      answer.drop();
-    } else if (config_.setup.predicts_words) {
-      drop({&hidden, &answer});
-      tokens_.reset();
-      given_mask_.reset();
-    }
+  if (config_.setup.model.image > 0) {
+    hidden.drop();
     tokens_.reset();
-    hidden_ = std::move(hidden);
-    answer_ = std::move(answer);
-    phase_ = served_ < config_.request_count ? Phase::Batch : Phase::Done;
-    return;
+    answer.drop();
+  } else if (config_.setup.predicts_words) {
+    drop({&hidden, &answer});
+    tokens_.reset();
+    given_mask_.reset();
   }
+  tokens_.reset();
+  hidden_ = std::move(hidden);
+  answer_ = std::move(answer);
+}
+
+// The last token's logits and the choice of the next token.
+void Inference::choose() {
+  Var hidden = model_->finish(std::move(stream_));
+  stream_ = Var();
+  Var answer = model_->answer(hidden);
   hidden.drop();
   if (config_.beams > 1) {
     beam_search_.choose(std::move(answer), context_);
-    layer_ = 0;
-    phase_ = Phase::Reorder;
-    return;
+  } else {
+    generation_.choose(std::move(answer), context_);
   }
-  generation_.choose(std::move(answer), context_);
-  next_token();
-}
-
-// One layer's cache per call.
-void Inference::reorder() {
-  cache_.reorder(tape(), layer_);
-  if (++layer_ < config_.setup.model.layer_count) return;
-  beam_search_.finish_step(context_ < context_end_);
-  next_token();
 }
 
 // Attention reads a preallocated cache to its end, whatever it holds.
@@ -272,25 +257,25 @@ void Inference::set_lengths() {
   model_->set_mask_length(whole ? context_ : 0);
 }
 
-void Inference::next_token() {
+// False where the batch is done.
+bool Inference::next_token() {
+  if (config_.beams > 1) beam_search_.finish_step(context_ < context_end_);
   if (has_encoder() && context_ <= context_end_) {
     generation_.make_inputs();
-    phase_ = Phase::Decode;
-    return;
+    return true;
   }
   if (!has_encoder() && context_ < context_end_) {
     if (config_.beams == 1) generation_.make_inputs();
     ++context_;
     length_ = 1;
     set_lengths();
-    phase_ = Phase::Embed;
-    return;
+    return true;
   }
   generation_.end();
   beam_search_.end();
   cache_.end_batch();
   if (has_encoder()) model_->forget_encoder();
-  phase_ = served_ < config_.request_count ? Phase::Batch : Phase::Done;
+  return false;
 }
 
 std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t seed) {
@@ -309,7 +294,7 @@ std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t se
   }
   const GeneratedTraits traits{.name = "infer-" + parameters.variant(), .seed = seed};
   if (draft) return make_assisted(parameters, traits, assisted);
-  return make_generated<Inference>(parameters, traits, config);
+  return make_generated<RunningProgram<Inference>>(parameters, traits, config);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "workloads/trace/coroutine_program.h"
 #include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
@@ -33,18 +34,15 @@ class Load {
   Load(const LoadConfig& config, std::uint64_t /*seed*/, EventBatch* batch)
       : config_(config), batch_(batch) {}
 
-  // One layer per call.
-  bool advance();
+  Coroutine run();
 
  private:
-  enum class Phase { Load, Convert, Profile, Pool, Unload };
-
   [[nodiscard]] std::uint64_t weight(std::uint64_t size_bytes) {
     return batch_->allocate({.size_bytes = size_bytes, .tensor = TensorKind::Parameter});
   }
   void load_layer();
   void convert(std::uint64_t* block, std::uint64_t size_bytes);
-  void convert_layer();
+  void convert_layer(std::uint64_t layer);
   void profile();
   void make_pool();
   void unload();
@@ -52,39 +50,27 @@ class Load {
   LoadConfig config_;
   EventBatch* batch_;
   std::vector<std::uint64_t> first_, second_, others_, pool_, host_;
-  Phase phase_ = Phase::Load;
-  std::uint64_t layer_ = 0;
 };
 
-bool Load::advance() {
-  switch (phase_) {
-    case Phase::Load:
-      if (layer_ == 0) batch_->mark("load");
-      load_layer();
-      if (config_.converts_while_loading) convert_layer();
-      if (++layer_ < config_.layer_count) return true;
-      layer_ = 0;
-      phase_ =
-          config_.converts && !config_.converts_while_loading ? Phase::Convert : Phase::Profile;
-      return true;
-    case Phase::Convert:
-      if (layer_ == 0) batch_->mark("convert");
-      convert_layer();
-      if (++layer_ == config_.layer_count) phase_ = Phase::Profile;
-      return true;
-    case Phase::Profile:
-      profile();
-      phase_ = Phase::Pool;
-      return true;
-    case Phase::Pool:
-      make_pool();
-      phase_ = Phase::Unload;
-      return true;
-    case Phase::Unload:
-      unload();
-      return false;
+Coroutine Load::run() {
+  batch_->mark("load");
+  for (std::uint64_t layer = 0; layer < config_.layer_count; ++layer) {
+    load_layer();
+    if (config_.converts_while_loading) convert_layer(layer);
+    co_await room_in(batch_);
   }
-  return false;
+  if (config_.converts && !config_.converts_while_loading) {
+    batch_->mark("convert");
+    for (std::uint64_t layer = 0; layer < config_.layer_count; ++layer) {
+      convert_layer(layer);
+      co_await room_in(batch_);
+    }
+  }
+  profile();
+  co_await room_in(batch_);
+  make_pool();
+  co_await room_in(batch_);
+  unload();
 }
 
 void Load::load_layer() {
@@ -107,9 +93,9 @@ void Load::convert(std::uint64_t* block, std::uint64_t size_bytes) {
   *block = converted;
 }
 
-void Load::convert_layer() {
-  convert(&first_[layer_], config_.first_bytes);
-  convert(&second_[layer_], config_.second_bytes);
+void Load::convert_layer(std::uint64_t layer) {
+  convert(&first_[layer], config_.first_bytes);
+  convert(&second_[layer], config_.second_bytes);
 }
 
 // A layer's activations at a time, all of them live at the end.
@@ -169,7 +155,7 @@ std::unique_ptr<EventSource> make_load(Parameters& parameters, std::uint64_t see
   config.pool_bytes = of_layers("pool_bytes");
   config.profile_bytes = of_layers("profile_bytes");
   config.host_bytes = of_layers("host_bytes");
-  return make_generated<Load>(parameters, {.name = "load", .seed = seed}, config);
+  return make_generated<RunningProgram<Load>>(parameters, {.name = "load", .seed = seed}, config);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "workloads/programs/offload.h"
+#include "workloads/trace/coroutine_program.h"
 
 namespace allocmark {
 namespace {
@@ -31,8 +32,7 @@ class PinningLoader {
   PinningLoader(const PinningLoaderConfig& config, std::uint64_t seed, EventBatch* batch)
       : config_(config), random_(seed), batch_(batch), copies_(config.bus_gbs, batch) {}
 
-  // A step of the loop per call.
-  bool advance();
+  Coroutine run();
 
  private:
   struct Batch {
@@ -40,6 +40,7 @@ class PinningLoader {
     std::uint64_t data = 0, labels = 0;  // pinned blocks
   };
   void pin_one();
+  void step();
   void drop(const Batch& batch) {
     batch_->host_free(batch.data);
     batch_->host_free(batch.labels);
@@ -53,7 +54,6 @@ class PinningLoader {
   std::vector<Batch> current_;            // that the loop's variable holds: one, or none yet
   std::vector<std::uint64_t> on_device_;  // its blocks there
   std::uint64_t pinned_count_ = 0;
-  std::uint64_t step_ = 0;
 };
 
 void PinningLoader::pin_one() {
@@ -68,8 +68,7 @@ void PinningLoader::pin_one() {
   waiting_.push_back(made);
 }
 
-bool PinningLoader::advance() {
-  batch_->mark("step", step_++);
+void PinningLoader::step() {
   while (pinned_count_ < std::min(config_.depth, config_.batch_count)) pin_one();
   const Batch next = waiting_.front();
   waiting_.pop_front();
@@ -83,12 +82,18 @@ bool PinningLoader::advance() {
   for (const std::uint64_t block : last_on_device) batch_->free(block);
   batch_->kernel(config_.step_ns, 0);
   if (config_.syncs) batch_->sync();
-  if (step_ < config_.batch_count) return true;
+}
+
+Coroutine PinningLoader::run() {
+  for (std::uint64_t i = 0; i < config_.batch_count; ++i) {
+    batch_->mark("step", i);
+    step();
+    co_await room_in(batch_);
+  }
   batch_->mark("end");
   batch_->sync();
   for (const Batch& last : current_) drop(last);
   for (const std::uint64_t block : on_device_) batch_->free(block);
-  return false;
 }
 
 // Of a prompt, so that a request's events are few.
@@ -115,8 +120,7 @@ class HostKvCache {
   HostKvCache(const KvCacheConfig& config, std::uint64_t seed, EventBatch* batch)
       : config_(config), random_(seed), batch_(batch), copies_(config.bus_gbs, batch) {}
 
-  // The buffers, a request or the end per call.
-  bool advance();
+  Coroutine run();
 
  private:
   struct Chunk {
@@ -132,35 +136,25 @@ class HostKvCache {
   HostCopies copies_;
   std::deque<Chunk> chunks_;  // the oldest first
   std::uint64_t live_bytes_ = 0;
-  std::uint64_t served_ = 0;
-  bool is_set_up_ = false;
-  bool is_ending_ = false;
 };
 
-bool HostKvCache::advance() {
-  if (!is_set_up_) {
-    batch_->mark("setup");
-    for (std::uint64_t i = 0; i < config_.buffer_count; ++i)
-      chunks_.push_back(
-          {batch_->host_allocate(config_.buffer_bytes, TensorKind::KvCache), config_.buffer_bytes});
-    is_set_up_ = true;
-    return true;
-  }
-  if (served_ < config_.request_count) {
-    batch_->mark("request", served_++);
+Coroutine HostKvCache::run() {
+  batch_->mark("setup");
+  for (std::uint64_t i = 0; i < config_.buffer_count; ++i)
+    chunks_.push_back(
+        {batch_->host_allocate(config_.buffer_bytes, TensorKind::KvCache), config_.buffer_bytes});
+  co_await room_in(batch_);
+  for (std::uint64_t i = 0; i < config_.request_count; ++i) {
+    batch_->mark("request", i);
     config_.buffer_count > 0 ? serve_from_buffers() : serve();
-    return true;
+    co_await room_in(batch_);
   }
-  if (!is_ending_) {
-    batch_->mark("end");
-    batch_->sync();
-    is_ending_ = true;
+  batch_->mark("end");
+  batch_->sync();
+  for (const Chunk& chunk : chunks_) {
+    batch_->host_free(chunk.block);
+    co_await room_in(batch_);
   }
-  for (std::size_t i = 0; i < kChunksAtOnce && !chunks_.empty(); ++i) {
-    batch_->host_free(chunks_.front().block);
-    chunks_.pop_front();
-  }
-  return !chunks_.empty();
 }
 
 void HostKvCache::serve_from_buffers() {
@@ -213,15 +207,14 @@ class StreamedWeights {
   StreamedWeights(const StreamedWeightsConfig& config, std::uint64_t /*seed*/, EventBatch* batch)
       : config_(config), batch_(batch), copies_(config.bus_gbs, batch) {}
 
-  // A layer, or what lies between the passes, per call.
-  bool advance();
+  Coroutine run();
 
  private:
   struct Tensor {
     std::uint64_t block = 0, size_bytes = 0;
   };
-  void pin_layer();
-  void stream_layer();
+  void pin_layer(const std::vector<std::uint64_t>& sizes_bytes);
+  void stream_layer(const std::vector<Tensor>& layer);
   void drop_layer() {
     for (const std::uint64_t block : on_device_) batch_->free(block);
     on_device_.clear();
@@ -232,43 +225,39 @@ class StreamedWeights {
   HostCopies copies_;
   std::vector<std::vector<Tensor>> pinned_;
   std::vector<std::uint64_t> on_device_;  // blocks of the layer that computes
-  std::size_t layer_ = 0;
-  std::uint64_t pass_ = 0;
 };
 
-bool StreamedWeights::advance() {
-  if (pinned_.size() < config_.layers_bytes.size()) {
-    pin_layer();
-    return true;
+Coroutine StreamedWeights::run() {
+  batch_->mark("setup");
+  for (const std::vector<std::uint64_t>& sizes_bytes : config_.layers_bytes) {
+    pin_layer(sizes_bytes);
+    co_await room_in(batch_);
   }
-  if (pass_ < config_.pass_count) {
-    if (layer_ == 0) batch_->mark("pass", pass_);
-    stream_layer();
-    if (++layer_ < pinned_.size()) return true;
-    layer_ = 0;
-    ++pass_;
-    return true;
+  for (std::uint64_t pass = 0; pass < config_.pass_count; ++pass) {
+    batch_->mark("pass", pass);
+    for (const std::vector<Tensor>& layer : pinned_) {
+      stream_layer(layer);
+      co_await room_in(batch_);
+    }
   }
-  if (layer_ == 0) {
-    batch_->mark("end");
-    batch_->sync();
-    drop_layer();
+  batch_->mark("end");
+  batch_->sync();
+  drop_layer();
+  for (const std::vector<Tensor>& layer : pinned_) {
+    for (const Tensor& tensor : layer) batch_->host_free(tensor.block);
+    co_await room_in(batch_);
   }
-  for (const Tensor& tensor : pinned_[layer_]) batch_->host_free(tensor.block);
-  return ++layer_ < pinned_.size();
 }
 
-void StreamedWeights::pin_layer() {
-  if (pinned_.empty()) batch_->mark("setup");
-  std::vector<Tensor> layer;
-  for (const std::uint64_t size_bytes : config_.layers_bytes[pinned_.size()])
+void StreamedWeights::pin_layer(const std::vector<std::uint64_t>& sizes_bytes) {
+  std::vector<Tensor>& layer = pinned_.emplace_back();
+  for (const std::uint64_t size_bytes : sizes_bytes)
     layer.push_back({batch_->host_allocate(size_bytes, TensorKind::Parameter), size_bytes});
-  pinned_.push_back(std::move(layer));
 }
 
-void StreamedWeights::stream_layer() {
+void StreamedWeights::stream_layer(const std::vector<Tensor>& layer) {
   std::vector<std::uint64_t> next;
-  for (const Tensor& tensor : pinned_[layer_]) {
+  for (const Tensor& tensor : layer) {
     next.push_back(batch_->allocate(
         {.size_bytes = tensor.size_bytes, .stream = kCopyStream, .tensor = TensorKind::Parameter}));
     copies_.copy(tensor.block, tensor.size_bytes, kCopyStream);
@@ -319,7 +308,8 @@ std::unique_ptr<EventSource> make_offload_loader(Parameters& parameters, std::ui
   config.step_ns = parameters.number("step_us", 20'000, {1, 60'000'000}) * 1000;
   config.syncs = parameters.flag("sync", true);
   config.bus_gbs = read_bus_gbs(parameters);
-  return make_generated<PinningLoader>(parameters, {.name = "offload", .seed = seed}, config);
+  return make_generated<RunningProgram<PinningLoader>>(parameters,
+                                                       {.name = "offload", .seed = seed}, config);
 }
 
 std::unique_ptr<EventSource> make_offload_kv_cache(Parameters& parameters, std::uint64_t seed) {
@@ -343,8 +333,8 @@ std::unique_ptr<EventSource> make_offload_kv_cache(Parameters& parameters, std::
     config.hit_percent = parameters.number("hit_percent", 30, {0, 100});
   }
   config.bus_gbs = read_bus_gbs(parameters);
-  return make_generated<HostKvCache>(parameters,
-                                     {.name = "offload", .seed = seed, .stream_count = 2}, config);
+  return make_generated<RunningProgram<HostKvCache>>(
+      parameters, {.name = "offload", .seed = seed, .stream_count = 2}, config);
 }
 
 std::unique_ptr<EventSource> make_offload_weights(Parameters& parameters, std::uint64_t seed) {
@@ -353,7 +343,7 @@ std::unique_ptr<EventSource> make_offload_weights(Parameters& parameters, std::u
   config.pass_count = parameters.number("passes", 2, {0, 100'000});
   config.compute_ns = parameters.number("layer_us", 2000, {1, 1'000'000}) * 1000;
   config.bus_gbs = read_bus_gbs(parameters);
-  return make_generated<StreamedWeights>(
+  return make_generated<RunningProgram<StreamedWeights>>(
       parameters, {.name = "offload", .seed = seed, .stream_count = 2}, std::move(config));
 }
 

@@ -1,9 +1,11 @@
 // The training kinds of generator offload: the optimizer's states on the host, and checkpoints that
 // are staged in pinned memory.
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "workloads/programs/offload.h"
+#include "workloads/trace/coroutine_program.h"
 
 namespace allocmark {
 namespace {
@@ -35,8 +37,7 @@ class OffloadedOptimizer {
                      EventBatch* batch)
       : config_(config), batch_(batch), copies_(config.bus_gbs, batch) {}
 
-  // The setup, a layer's forward or backward, an update or the end per call.
-  bool advance();
+  Coroutine run();
 
  private:
   struct Tensor {
@@ -66,36 +67,29 @@ class OffloadedOptimizer {
   HostCopies copies_;
   std::vector<Layer> layers_;
   std::vector<std::uint64_t> flat_;  // Deepspeed's pinned blocks
-  std::uint64_t step_ = 0;
-  std::size_t turn_ = 0;  // in a step: forwards, backwards, the update
 };
 
-bool OffloadedOptimizer::advance() {
-  if (layers_.empty()) {
-    set_up();
-    return true;
-  }
-  if (step_ == config_.step_count) {
-    end();
-    return false;
-  }
-  const std::size_t count = layers_.size();
-  if (turn_ == 0) batch_->mark("step", step_);
-  if (turn_ < count) {
-    forward(layers_[turn_]);
-  } else if (turn_ < 2 * count) {
-    backward(layers_[2 * count - 1 - turn_]);
-  } else {
+Coroutine OffloadedOptimizer::run() {
+  batch_->mark("setup");
+  set_up();
+  co_await room_in(batch_);
+  for (std::uint64_t step = 0; step < config_.step_count; ++step) {
+    batch_->mark("step", step);
+    for (Layer& layer : layers_) {
+      forward(layer);
+      co_await room_in(batch_);
+    }
+    for (Layer& layer : std::views::reverse(layers_)) {
+      backward(layer);
+      co_await room_in(batch_);
+    }
     update();
+    co_await room_in(batch_);
   }
-  if (turn_++ < 2 * count) return true;
-  turn_ = 0;
-  ++step_;
-  return true;
+  end();
 }
 
 void OffloadedOptimizer::set_up() {
-  batch_->mark("setup");
   for (const std::vector<std::uint64_t>& sizes : config_.layers) {
     Layer& layer = layers_.emplace_back();
     for (const std::uint64_t elements : sizes) {
@@ -216,8 +210,7 @@ class StagedCheckpoint {
           tensors_.push_back({.size_bytes = elements * 4, .is_state = i > 0});
   }
 
-  // A few hundred tensors per call: made, saved, given back.
-  bool advance();
+  Coroutine run();
 
  private:
   struct Tensor {
@@ -226,75 +219,53 @@ class StagedCheckpoint {
     std::uint64_t device = 0;  // its block there
     std::uint64_t staged = 0;  // its pinned block, 0: none
   };
-  enum class Phase : std::uint8_t { Make, Save, Drop, End };
-  void step(Tensor& tensor);
   void save(Tensor& tensor);
-  void save_through_buffer(const Tensor& tensor);
+  void save_through_buffer(const Tensor& tensor, std::size_t index);
+  void write_all();
   void drop_staged(Tensor& tensor) {
     if (tensor.staged != 0) batch_->host_free(std::exchange(tensor.staged, 0));
   }
-  void end_phase();
 
   StagedCheckpointConfig config_;
   EventBatch* batch_;
   HostCopies copies_;
   std::vector<Tensor> tensors_;
   std::vector<std::uint64_t> buffers_;  // pinned blocks
-  Phase phase_ = Phase::Make;
-  std::size_t at_ = 0;  // the next tensor of the phase
-  std::uint64_t saved_ = 0;
-  bool is_over_ = false;
 };
 
-bool StagedCheckpoint::advance() {
-  constexpr std::size_t kTensorsAtOnce = 500;
-  if (at_ == 0 && phase_ == Phase::Make) batch_->mark("setup");
-  if (at_ == 0 && phase_ == Phase::Save) batch_->mark("save", saved_);
-  if (at_ == 0 && phase_ == Phase::End) batch_->mark("end");
-  const std::size_t end = std::min(tensors_.size(), at_ + kTensorsAtOnce);
-  for (; at_ < end; ++at_) step(tensors_[at_]);
-  if (at_ == tensors_.size()) end_phase();
-  return !is_over_;
-}
-
-void StagedCheckpoint::step(Tensor& tensor) {
-  switch (phase_) {
-    case Phase::Make:
-      tensor.device = batch_->allocate(
-          {.size_bytes = tensor.size_bytes,
-           .tensor = tensor.is_state ? TensorKind::OptimizerState : TensorKind::Parameter});
-      return;
-    case Phase::Save:
-      return config_.staging == Staging::Buffers ? save_through_buffer(tensor) : save(tensor);
-    case Phase::Drop:
-      return drop_staged(tensor);
-    case Phase::End:
-      drop_staged(tensor);
-      return batch_->free(tensor.device);
+Coroutine StagedCheckpoint::run() {
+  batch_->mark("setup");
+  for (Tensor& tensor : tensors_) {
+    const TensorKind kind = tensor.is_state ? TensorKind::OptimizerState : TensorKind::Parameter;
+    tensor.device = batch_->allocate({.size_bytes = tensor.size_bytes, .tensor = kind});
+    co_await room_in(batch_);
   }
-}
-
-void StagedCheckpoint::end_phase() {
-  at_ = 0;
-  if (phase_ == Phase::End) {
-    for (const std::uint64_t buffer : buffers_) batch_->host_free(buffer);
-    is_over_ = true;
-    return;
-  }
-  if (phase_ == Phase::Save) {
-    ++saved_;
-    if (config_.staging != Staging::Buffers) {
-      std::uint64_t sum_bytes = 0;
-      for (const Tensor& tensor : tensors_) sum_bytes += tensor.size_bytes;
-      batch_->sync();
-      batch_->host(std::min<std::uint64_t>(sum_bytes / config_.write_gbs, 600'000'000'000));
+  for (std::uint64_t saved = 0; saved < config_.save_count; ++saved) {
+    batch_->mark("save", saved);
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      config_.staging == Staging::Buffers ? save_through_buffer(tensors_[i], i) : save(tensors_[i]);
+      co_await room_in(batch_);
     }
-    if (config_.staging == Staging::Fresh) {
-      phase_ = Phase::Drop;
-      return;
+    if (config_.staging != Staging::Buffers) write_all();
+    for (Tensor& tensor : tensors_) {
+      if (config_.staging == Staging::Fresh) drop_staged(tensor);
+      co_await room_in(batch_);
     }
   }
-  phase_ = saved_ < config_.save_count ? Phase::Save : Phase::End;
+  batch_->mark("end");
+  for (Tensor& tensor : tensors_) {
+    drop_staged(tensor);
+    batch_->free(tensor.device);
+    co_await room_in(batch_);
+  }
+  for (const std::uint64_t buffer : buffers_) batch_->host_free(buffer);
+}
+
+void StagedCheckpoint::write_all() {
+  std::uint64_t sum_bytes = 0;
+  for (const Tensor& tensor : tensors_) sum_bytes += tensor.size_bytes;
+  batch_->sync();
+  batch_->host(std::min<std::uint64_t>(sum_bytes / config_.write_gbs, 600'000'000'000));
 }
 
 void StagedCheckpoint::save(Tensor& tensor) {
@@ -303,10 +274,10 @@ void StagedCheckpoint::save(Tensor& tensor) {
 }
 
 // As many pieces as the tensor has; here they are one copy, which is waited for.
-void StagedCheckpoint::save_through_buffer(const Tensor& tensor) {
+void StagedCheckpoint::save_through_buffer(const Tensor& tensor, std::size_t index) {
   while (buffers_.size() < config_.buffer_count)
     buffers_.push_back(batch_->host_allocate(config_.buffer_bytes));
-  copies_.copy(buffers_[at_ % buffers_.size()], tensor.size_bytes, kCopyStream);
+  copies_.copy(buffers_[index % buffers_.size()], tensor.size_bytes, kCopyStream);
   batch_->sync();
   batch_->host(tensor.size_bytes / config_.write_gbs);
 }
@@ -326,7 +297,7 @@ std::unique_ptr<EventSource> make_offload_optimizer(Parameters& parameters, std:
   config.compute_ns = parameters.number("layer_us", 2000, {1, 1'000'000}) * 1000;
   config.update_ns = parameters.number("update_us", 300, {0, 1'000'000}) * 1000;
   config.bus_gbs = read_bus_gbs(parameters);
-  return make_generated<OffloadedOptimizer>(
+  return make_generated<RunningProgram<OffloadedOptimizer>>(
       parameters, {.name = "offload", .seed = seed, .stream_count = 2}, std::move(config));
 }
 
@@ -343,7 +314,7 @@ std::unique_ptr<EventSource> make_offload_checkpoint(Parameters& parameters, std
   config.save_count = parameters.number("saves", 3, {1, 100'000});
   config.write_gbs = parameters.number("write_gbs", 5, {1, 1000});
   config.bus_gbs = read_bus_gbs(parameters);
-  return make_generated<StagedCheckpoint>(
+  return make_generated<RunningProgram<StagedCheckpoint>>(
       parameters, {.name = "offload", .seed = seed, .stream_count = 2}, std::move(config));
 }
 

@@ -10,6 +10,7 @@
 
 #include "workloads/model/functions.h"
 #include "workloads/model/liger.h"
+#include "workloads/trace/coroutine_program.h"
 #include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
@@ -54,18 +55,19 @@ class OperatorRun {
     tape_->set_cublas_workspace(config.workspace_bytes);
   }
 
-  // The inputs, a step, or the end.
-  bool advance() {
-    if (inputs_.empty()) {
-      make_inputs();
-      return true;
-    }
-    if (step_ < config_.step_count) {
-      step();
-      return true;
+  Coroutine run() {
+    make_inputs();
+    co_await room_in(batch_);
+    for (std::uint64_t step = 0; step < config_.step_count; ++step) {
+      if (config_.mode != OperatorMode::Backward) batch_->mark("step", step);
+      std::vector<Var> outputs = forward();
+      if (config_.mode == OperatorMode::Backward) batch_->mark("step", step);
+      if (config_.mode != OperatorMode::Forward) backward(outputs);
+      tape_->drop_graph();
+      outputs.clear();
+      co_await room_in(batch_);
     }
     end();
-    return false;
   }
 
  private:
@@ -173,15 +175,6 @@ class OperatorRun {
     return {};
   }
 
-  void step() {
-    if (config_.mode != OperatorMode::Backward) batch_->mark("step", step_);
-    std::vector<Var> outputs = forward();
-    if (config_.mode == OperatorMode::Backward) batch_->mark("step", step_);
-    if (config_.mode != OperatorMode::Forward) backward(outputs);
-    tape_->drop_graph();
-    ++step_;
-  }
-
   void backward(const std::vector<Var>& outputs) {
     std::vector<Tensor> retained;
     const bool is_loss = outputs[0].count == 1;
@@ -226,7 +219,6 @@ class OperatorRun {
   std::vector<std::size_t> inputs_;  // leaves: x, then weights
   Tensor labels_;
   Var cosine_, sine_;
-  std::uint64_t step_ = 0;
 };
 
 void read_rotation(Parameters& parameters, OperatorConfig* config) {
@@ -262,7 +254,8 @@ std::unique_ptr<EventSource> make_operator(Parameters& parameters, std::uint64_t
   }
   config.workspace_bytes = parameters.number("workspace_kib", 32'768, {1, 1'048'576}) << 10;
   config.step_count = parameters.number("steps", 3, {1, 1'000'000});
-  return make_generated<OperatorRun>(parameters, {.name = "operator", .seed = seed}, config);
+  return make_generated<RunningProgram<OperatorRun>>(parameters, {.name = "operator", .seed = seed},
+                                                     config);
 }
 
 }  // namespace

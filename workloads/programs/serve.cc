@@ -19,6 +19,7 @@
 #include "workloads/serving/engine.h"
 #include "workloads/serving/scheduler.h"
 #include "workloads/serving/serve_options.h"
+#include "workloads/trace/coroutine_program.h"
 #include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
@@ -45,11 +46,9 @@ class Server {
     next_arrival_ns_ = arrivals_.next_ns();
   }
 
-  // One layer of one pass per call, or what lies between passes.
-  bool advance();
+  Coroutine run();
 
  private:
-  enum class Phase { Start, Capture, Serving, Iteration, Layer, PassEnd, Reorder, Commit, End };
   // A forward pass of an iteration: of the draft model or the target's.
   struct Pass {
     bool is_draft = false;
@@ -65,9 +64,9 @@ class Server {
   [[nodiscard]] std::optional<std::size_t> graph_of(const Pass& pass) const;
   void begin_iteration();
   void plan_passes();
-  void begin_pass();
-  void end_pass();
-  void reorder_layer();
+  // False where a graph ran it whole.
+  [[nodiscard]] bool begin_pass(const Pass& pass);
+  void end_pass(const Pass& pass);
   void commit();
   void sample(std::uint64_t rows);
   void choose_beams(std::uint64_t rows);
@@ -88,9 +87,6 @@ class Server {
   std::vector<PassPart> beam_parts_;  // whose caches follow their beams
   std::vector<Tensor> draft_shares_;  // what the draft model said, until the target has checked it
   Tensor logits_, inputs_;
-  Phase phase_ = Phase::Start;
-  std::size_t pass_ = 0;
-  std::uint64_t layer_ = 0;
   std::uint64_t now_ns_ = 0;
   std::uint64_t next_arrival_ns_ = 0;
   std::uint64_t arrived_count_ = 0;  // handed to the scheduler
@@ -98,46 +94,39 @@ class Server {
   std::uint64_t iteration_ = 0;
 };
 
-bool Server::advance() {
-  switch (phase_) {
-    case Phase::Start:
-      start();
-      return true;
-    case Phase::Capture:
-      capture_graph();
-      return true;
-    case Phase::Serving:
-      batch_->sync();
-      batch_->mark(MarkClass::ServerStart, 0);
-      phase_ = Phase::Iteration;
-      return true;
-    case Phase::Iteration:
-      begin_iteration();
-      return true;
-    case Phase::Layer: {
-      const Pass& pass = passes_[pass_];
-      engine(pass).layer(layer_, pass.parts);
-      if (++layer_ == engine(pass).layer_count()) phase_ = Phase::PassEnd;
-      return true;
-    }
-    case Phase::PassEnd:
-      end_pass();
-      return true;
-    case Phase::Reorder:
-      reorder_layer();
-      return true;
-    case Phase::Commit:
-      commit();
-      return true;
-    case Phase::End:
-      batch_->mark("end");
-      release_graphs();
-      inputs_.reset();
-      if (draft_) draft_->clear();
-      target_.clear();
-      return false;
+Coroutine Server::run() {
+  start();
+  co_await room_in(batch_);
+  if (!graph_batches_.empty()) batch_->mark("capture");
+  for (; captured_ < graph_batches_.size(); ++captured_) {
+    capture_graph();
+    co_await room_in(batch_);
   }
-  return false;
+  batch_->sync();
+  batch_->mark(MarkClass::ServerStart, 0);
+  while (done_count_ < config_.request_count) {
+    co_await room_in(batch_);
+    begin_iteration();
+    for (const Pass& pass : passes_) {
+      const bool has_layers = begin_pass(pass);
+      co_await room_in(batch_);
+      for (std::uint64_t i = 0; has_layers && i < engine(pass).layer_count(); ++i) {
+        engine(pass).layer(i, pass.parts);
+        co_await room_in(batch_);
+      }
+      end_pass(pass);
+    }
+    for (std::uint64_t i = 0; !beam_parts_.empty() && i < target_.layer_count(); ++i) {
+      for (const PassPart& part : beam_parts_) target_.reorder(i, part);
+      co_await room_in(batch_);
+    }
+    commit();
+  }
+  batch_->mark("end");
+  release_graphs();
+  inputs_.reset();
+  if (draft_) draft_->clear();
+  target_.clear();
 }
 
 void Server::start() {
@@ -151,13 +140,11 @@ void Server::start() {
   }
   // Token ids, positions and places in the cache of every token that a pass can have.
   inputs_ = target_.make(config_.limits.token_budget * 24);
-  phase_ = graph_batches_.empty() ? Phase::Serving : Phase::Capture;
 }
 
 // A run without a graph loads kernels and makes workspaces; torch.cuda.graph() then waits, empties
 // the cache and captures the same run, whose tensors come from the graph's pool.
 void Server::capture_graph() {
-  if (captured_ == 0) batch_->mark("capture");
   const std::uint64_t pool = graph_pool_id(config_.graphs, captured_);
   const PassPart part{.tokens = graph_batches_[captured_], .context = graph_batches_[captured_]};
   const std::span<const PassPart> parts(&part, 1);
@@ -176,7 +163,6 @@ void Server::capture_graph() {
     batch_->pool({.id = pool, .kind = EventKind::PoolEnd});
   }
   (void)target_.take_duration_ns();  // the server's clock does not run yet
-  if (++captured_ == graph_batches_.size()) phase_ = Phase::Serving;
 }
 
 void Server::release_graphs() {
@@ -208,10 +194,6 @@ std::optional<ServeRequest> Server::arrived_request() {
 }
 
 void Server::begin_iteration() {
-  if (done_count_ == config_.request_count) {
-    phase_ = Phase::End;
-    return;
-  }
   if (scheduler_.is_idle() && next_arrival_ns_ > now_ns_) {
     now_ns_ = next_arrival_ns_;
     batch_->mark(MarkClass::IdleUntil, now_ns_);
@@ -230,8 +212,6 @@ void Server::begin_iteration() {
     }
   }
   plan_passes();
-  pass_ = 0;
-  begin_pass();
 }
 
 // Without a draft model one pass; with it the draft model reads what the target reads, then guesses
@@ -274,22 +254,18 @@ void Server::plan_passes() {
   passes_.push_back(std::move(target));
 }
 
-void Server::begin_pass() {
-  const Pass& pass = passes_[pass_];
+bool Server::begin_pass(const Pass& pass) {
   if (const std::optional<std::size_t> graph = graph_of(pass)) {
     const std::uint64_t pool = graph_pool_id(config_.graphs, *graph);
     batch_->pool({.id = pool, .kind = EventKind::GraphReplay});
     target_.replay(graph_batches_[*graph], pass.parts);
-    phase_ = Phase::PassEnd;
-    return;
+    return false;
   }
   engine(pass).begin(pass.parts);
-  layer_ = 0;
-  phase_ = Phase::Layer;
+  return true;
 }
 
-void Server::end_pass() {
-  const Pass& pass = passes_[pass_];
+void Server::end_pass(const Pass& pass) {
   Engine& current = engine(pass);
   if (pass.logit_rows == 0) {
     current.drop_hidden();
@@ -306,12 +282,6 @@ void Server::end_pass() {
     }
   }
   now_ns_ += current.take_duration_ns();
-  if (++pass_ < passes_.size()) {
-    begin_pass();
-    return;
-  }
-  layer_ = 0;
-  phase_ = beam_parts_.empty() ? Phase::Commit : Phase::Reorder;
 }
 
 // A random choice: shares, exponential numbers to divide them by, the largest of each row. Guesses
@@ -347,11 +317,6 @@ void Server::choose_beams(std::uint64_t rows) {
   const Tensor words = target_.make(rows * 8);
 }
 
-void Server::reorder_layer() {
-  for (const PassPart& part : beam_parts_) target_.reorder(layer_, part);
-  if (++layer_ == target_.layer_count()) phase_ = Phase::Commit;
-}
-
 void Server::commit() {
   batch_->sync();
   const Scheduler::Outcome& outcome = scheduler_.commit([this](const ServeRequest&) {
@@ -370,7 +335,6 @@ void Server::commit() {
     if (draft_) draft_->release(request.slot);
     ++done_count_;
   }
-  phase_ = Phase::Iteration;
 }
 
 std::unique_ptr<EventSource> make_serve(Parameters& parameters, std::uint64_t seed) {
@@ -381,8 +345,8 @@ std::unique_ptr<EventSource> make_serve(Parameters& parameters, std::uint64_t se
   refuse_trained_only(parameters, model);
   const std::uint64_t ranks = read_tensor_ranks(parameters, &model);
   const ServeConfig config = read_serve_config(parameters, model, ranks);
-  return make_generated<Server>(parameters, {.name = "serve-" + parameters.variant(), .seed = seed},
-                                config);
+  return make_generated<RunningProgram<Server>>(
+      parameters, {.name = "serve-" + parameters.variant(), .seed = seed}, config);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "workloads/trace/coroutine_program.h"
 #include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
@@ -37,11 +38,9 @@ class Sleep {
   Sleep(const SleepConfig& config, std::uint64_t /*seed*/, EventBatch* batch)
       : config_(config), batch_(batch) {}
 
-  // A layer, or what lies between, per call.
-  bool advance();
+  Coroutine run();
 
  private:
-  enum class Phase : std::uint8_t { Load, Cache, Capture, Serve, Sleep };
   using Blocks = std::vector<std::uint64_t>;
 
   std::uint64_t make(std::uint64_t size_bytes, TensorKind kind, std::uint32_t stream = 0) {
@@ -56,7 +55,7 @@ class Sleep {
   void enter(std::uint64_t* pool);
   void leave(std::uint64_t pool);
   void end_pool(std::uint64_t* pool);
-  void load_layer();
+  void load_layer(std::uint64_t layer);
   void load_weight(std::uint64_t count);
   void make_cache();
   void capture(std::uint64_t rows);
@@ -70,8 +69,6 @@ class Sleep {
   Blocks weights_, cache_, outputs_, other_, workspaces_;
   std::uint64_t weights_pool_ = 0, cache_pool_ = 0, graph_pool_ = 0;  // 0: none
   std::uint64_t pool_count_ = 0;
-  Phase phase_ = Phase::Load;
-  std::uint64_t layer_ = 0;
   std::uint64_t cycle_ = 0;  // 0: before the first sleep
 };
 
@@ -98,44 +95,35 @@ void Sleep::end_pool(std::uint64_t* pool) {
   *pool = 0;
 }
 
-bool Sleep::advance() {
-  switch (phase_) {
-    case Phase::Load:
-      if (layer_ == 0) cycle_ == 0 ? batch_->mark("load") : batch_->mark("wake", cycle_);
-      load_layer();
-      if (++layer_ <= config_.layers) return true;
-      layer_ = 0;
-      phase_ = Phase::Cache;
-      return true;
-    case Phase::Cache:
-      make_cache();
-      phase_ = config_.has_graphs && cycle_ == 0 ? Phase::Capture : Phase::Serve;
-      return true;
-    case Phase::Capture:
+Coroutine Sleep::run() {
+  while (true) {
+    cycle_ == 0 ? batch_->mark("load") : batch_->mark("wake", cycle_);
+    for (std::uint64_t layer = 0; layer <= config_.layers; ++layer) {
+      load_layer(layer);
+      co_await room_in(batch_);
+    }
+    make_cache();
+    co_await room_in(batch_);
+    if (config_.has_graphs && cycle_ == 0) {
       for (const std::uint64_t divisor : {1, 2, 8, 64})
         if (config_.batch / divisor > 0) capture(config_.batch / divisor);
-      phase_ = Phase::Serve;
-      return true;
-    case Phase::Serve:
-      batch_->mark("serve", cycle_);
-      decode(config_.batch, 0, false);
-      phase_ = Phase::Sleep;
-      if (cycle_ < config_.cycles) return true;
-      end();
-      return false;
-    case Phase::Sleep:
-      fall_asleep();
-      phase_ = Phase::Load;
-      return true;
+      co_await room_in(batch_);
+    }
+    batch_->mark("serve", cycle_);
+    decode(config_.batch, 0, false);
+    if (cycle_++ == config_.cycles) break;
+    co_await room_in(batch_);
+    fall_asleep();
+    co_await room_in(batch_);
   }
-  return false;
+  end();
 }
 
 // The embedding, then the four weights of a layer at a time.
-void Sleep::load_layer() {
+void Sleep::load_layer(std::uint64_t layer) {
   enter(&weights_pool_);
   const std::uint64_t hidden = config_.hidden;
-  if (layer_ == 0) {
+  if (layer == 0) {
     load_weight(config_.vocabulary * hidden);
   } else {
     for (const std::uint64_t count :
@@ -225,7 +213,6 @@ void Sleep::layer(std::uint64_t rows, std::uint32_t stream, std::uint64_t* x) {
 }
 
 void Sleep::fall_asleep() {
-  ++cycle_;
   batch_->sync();
   drop(&weights_);
   drop(&cache_);
@@ -281,7 +268,7 @@ std::unique_ptr<EventSource> make_sleep(Parameters& parameters, std::uint64_t se
     config.other_block_bytes = size_bytes("other_block_bytes", std::uint64_t{256} << 20, 1 << 20);
     config.keeps_other = parameters.choice("other", {"returned", "kept"}) == 1;
   }
-  return make_generated<Sleep>(parameters, {.name = "sleep", .seed = seed}, config);
+  return make_generated<RunningProgram<Sleep>>(parameters, {.name = "sleep", .seed = seed}, config);
 }
 
 }  // namespace

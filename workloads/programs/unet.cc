@@ -9,6 +9,7 @@
 #include "workloads/model/functions.h"
 #include "workloads/model/optimizer.h"
 #include "workloads/model/unet.h"
+#include "workloads/trace/coroutine_program.h"
 #include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
@@ -38,36 +39,24 @@ class UnetTraining {
     tape_->set_kernels(config.kernels);
   }
 
-  // One forward, some nodes of the backward, or the optimizer's step per call.
-  bool advance() {
-    switch (phase_) {
-      case Phase::Start:
-        batch_->mark("begin");
-        model_.make_parameters();
-        phase_ = Phase::Forward;
-        return true;
-      case Phase::Forward:
-        forward();
-        return true;
-      case Phase::Backward:
-        if (!tape_->backward(64, nullptr)) phase_ = Phase::Optimize;
-        return true;
-      case Phase::Optimize:
-        optimize();
-        return true;
-      case Phase::End:
-        end();
-        return false;
+  Coroutine run() {
+    batch_->mark("begin");
+    model_.make_parameters();
+    co_await room_in(batch_);
+    for (std::uint64_t step = 0; step < config_.step_count; ++step) {
+      batch_->mark("step", step);
+      forward();
+      co_await room_in(batch_);
+      while (tape_->backward(64, nullptr)) co_await room_in(batch_);
+      optimize();
+      co_await room_in(batch_);
     }
-    return false;
+    end();
   }
 
  private:
-  enum class Phase { Start, Forward, Backward, Optimize, End };
-
   // Each batch and what is predicted of it replace those of the last step one by one.
   void forward() {
-    batch_->mark("step", step_);
     const UnetSetup& setup = config_.setup;
     const auto activation = [&](std::uint64_t size_bytes) {
       return tape_->allocate(size_bytes, TensorKind::Activation);
@@ -82,7 +71,6 @@ class UnetTraining {
     tape_->end_autocast();
     loss_ = std::move(loss.tensor);
     tape_->begin_backward(loss, tape_->gradient(loss.width));
-    phase_ = Phase::Backward;
   }
 
   void optimize() {
@@ -93,7 +81,6 @@ class UnetTraining {
     }
     optimizer_.step(tensors);
     for (Parameter& parameter : tape_->parameters()) parameter.gradient.reset();
-    phase_ = ++step_ == config_.step_count ? Phase::End : Phase::Forward;
   }
 
   void end() {
@@ -110,8 +97,6 @@ class UnetTraining {
   Unet model_;
   Optimizer optimizer_;
   Tensor images_, noise_, times_, predicted_, loss_;
-  Phase phase_ = Phase::Start;
-  std::uint64_t step_ = 0;
 };
 
 void read_resolutions(Parameters& parameters, UnetSetup* setup) {
@@ -155,7 +140,8 @@ std::unique_ptr<EventSource> make_unet(Parameters& parameters, std::uint64_t see
   config.optimizer =
       static_cast<OptimizerKind>(parameters.choice("optimizer", {"adamw", "adamw_fused", "sgd"}));
   config.kernels = parameters.flag("kernels", false);
-  return make_generated<UnetTraining>(parameters, {.name = "unet", .seed = seed}, config);
+  return make_generated<RunningProgram<UnetTraining>>(parameters, {.name = "unet", .seed = seed},
+                                                      config);
 }
 
 }  // namespace

@@ -9,7 +9,8 @@
 //   }
 //   make_generated<CoroutineProgram<CombConfig, write>>(...)
 //
-// Parameters of the coroutine are taken by value: it outlives the call.
+// Parameters of the coroutine are taken by value: it outlives the call. Where a program is a class,
+// its member run() is the coroutine: make_generated<RunningProgram<Sleep>>(...).
 #pragma once
 
 #include <coroutine>
@@ -76,6 +77,19 @@ class CoroutineProgram {
 
  private:
   Coroutine coroutine_;
+};
+
+template <typename Program>
+class RunningProgram {
+ public:
+  using Config = typename Program::Config;
+  RunningProgram(const Config& config, std::uint64_t seed, EventBatch* batch)
+      : program_(config, seed, batch), coroutine_(program_.run()) {}
+  bool advance() { return coroutine_.advance(); }
+
+ private:
+  Program program_;
+  Coroutine coroutine_;  // runs in the program, so it goes first
 };
 
 }  // namespace allocmark
