@@ -34,7 +34,8 @@ constexpr std::uint64_t kH200Bytes = 130 * kGiB;
 // A simulated GPU has 1 TiB at most, and its context takes a part.
 constexpr std::uint64_t kSimulatedBytesMax = 1023 * kGiB;
 
-constexpr const char* kOtherAllocators[] = {"native", "cub", "thrust_pool", "vmm_stitch"};
+// Begun in this order behind PyTorch's pool: the longest first, so that none runs alone at last.
+constexpr const char* kOtherAllocators[] = {"vmm_stitch", "cub", "native", "thrust_pool"};
 
 // The snapshot's trace for seven processes: each replays the steps where they lie in memory.
 struct HandedTrace {
@@ -81,7 +82,7 @@ void simulate_caching(Why* why, const SearchSpec& spec, const SearchPlace& place
   }
 }
 
-// One of the allocators that are not PyTorch's own, in the order in which they are told.
+// One of the allocators that are not PyTorch's own.
 struct OtherSearch {
   std::string name;
   SearchSpec spec;
@@ -104,9 +105,7 @@ std::vector<OtherSearch> other_searches(const Why& why, const HandedTrace& trace
 void simulate_others(Why* why, const HandedTrace& trace, const SearchPlace& place,
                      const std::function<void()>& on_setting) {
   std::vector<OtherSearch> searches = other_searches(*why, trace);
-  // The last of them takes longest, so it begins first.
-  for_each_in_parallel(searches.size(), place.process_count, [&](std::size_t begun) {
-    const std::size_t at = searches.size() - 1 - begun;
+  for_each_in_parallel(searches.size(), place.process_count, [&](std::size_t at) {
     try {
       searches[at].result = run_search(searches[at].spec, place, on_setting);
     } catch (const std::exception& error) {
@@ -122,7 +121,8 @@ void simulate_others(Why* why, const HandedTrace& trace, const SearchPlace& plac
     }
   }
   std::ranges::stable_sort(why->others, {}, [](const OtherAllocator& other) {
-    return std::tuple(other.simulated.failed_count, other.simulated.driver_ns_per_step);
+    return std::tuple(other.simulated.failed_count, other.simulated.driver_ns_per_step,
+                      other.simulated.peak_bytes);
   });
 }
 

@@ -199,8 +199,9 @@ void try_settings(Why& why, const DeviceHistory& history, std::vector<std::strin
 
 // Its reserved peak leaves too little of the card.
 bool is_narrow(const Why& why, const WhatIf& entry) {
-  return why.capacity_bytes<kNoLimit&& static_cast<double>(entry.reserved_bytes_peak)> kSafeShare *
-         static_cast<double>(why.capacity_bytes);
+  if (why.capacity_bytes >= kNoLimit) return false;
+  const double safe_bytes = kSafeShare * static_cast<double>(why.capacity_bytes);
+  return static_cast<double>(entry.reserved_bytes_peak) > safe_bytes;
 }
 
 // Places in the order of 'advise'.
