@@ -36,8 +36,8 @@ struct HostRange {
 };
 
 // So large blocks are mapped: nobody touches all of one, and the C library, or a sanitizer in its
-// place, would.
-constexpr std::size_t kMappedBytesMin = std::size_t{1} << 30;
+// place, would: of its shadow an eighth, twice.
+constexpr std::size_t kMappedBytesMin = std::size_t{1} << 20;
 constexpr std::size_t kPinnedAlignmentBytes = 4096;
 
 void* new_pages(std::size_t size_bytes) {

@@ -12,6 +12,7 @@
 
 #include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
+#include "harness/core/replay/ballast.h"
 #include "harness/simcuda/simcu_threads.h"
 #include "harness/tools/conformance/order_check.h"
 #include "harness/tools/conformance/rule.h"
@@ -25,6 +26,9 @@ constexpr std::uint64_t kBlockBytes[] = {64 * kKiB, 2 * kMiB};
 // Places in one call of the plugin. A call that frees all that is cached has many.
 constexpr std::uint64_t kPlacesMax = 24;
 constexpr std::uint64_t kNowhere = UINT64_MAX;
+// What the device has left. All the requests of a new size fit, and one that fails is soon refused:
+// some plugins map what they get page by page until then.
+constexpr std::uint64_t kLeftBytes = 32 * kGiB;
 
 using FailedCalls = std::set<std::pair<std::string, int>>;
 
@@ -128,12 +132,13 @@ struct Part {
 
 // The thread that is stopped makes one call.
 std::vector<Part> first_parts(const Scene& scene) {
-  static std::uint64_t new_bytes = 32 * kMiB;
   std::vector<Part> parts = {
       {"a free", [](Stage& stage, const Block& block) { stage.give(block); }},
       {"a request", [](Stage& stage, const Block&) { (void)stage.take(0); }},
       {"a request of a new size",
-       [](Stage& stage, const Block&) { (void)stage.take(0, new_bytes += 2 * kMiB); }},
+       [new_bytes = 32 * kMiB](Stage& stage, const Block&) mutable {
+         (void)stage.take(0, new_bytes += 2 * kMiB);
+       }},
       {"a request that fails", [](Stage& stage, const Block&) { stage.fail(0); }},
   };
   if (scene.plugin.record_stream != nullptr) {
@@ -239,6 +244,7 @@ void search_pair(Stage& stage, const Part& first, const Part& second, const Fail
 std::string preemption(Scene& scene) {
   const std::vector<Part> firsts = first_parts(scene);
   const std::vector<Part> seconds = second_parts(scene);
+  const Ballast ballast = device_free_bytes() > kLeftBytes ? Ballast(kLeftBytes) : Ballast();
   FailedCalls usual;
   Search search;
   for (const std::uint64_t block_bytes : kBlockBytes) {
