@@ -4,17 +4,20 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace allocmark {
 
 struct ModelKey {
-  std::string_view generator, key;
-  std::string_view
-      models;  // the names that have it begin like one of these words, with a blank between
+  std::string_view generator;
+  std::string_view keys;        // with a blank between
+  std::string_view models;      // the names that have them begin like one of these words
   std::string_view wants = {};  // what else it needs of the workload
 };
 
 [[nodiscard]] std::span<const ModelKey> model_keys();
+// What stands between the blanks of `keys` or `models`.
+[[nodiscard]] std::vector<std::string_view> words_of(std::string_view text);
 
 // The row of a key that the generator knows, but not for every model; null where there is none.
 [[nodiscard]] const ModelKey* find_model_key(std::string_view generator, std::string_view key);

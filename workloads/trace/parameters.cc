@@ -182,24 +182,24 @@ void Parameters::refuse_variant() const {
                     .got = fmt::format("'{}'", variant_)});
 }
 
-void Parameters::refuse_for_model(const ModelKey& row) const {
+void Parameters::refuse_for_model(const std::string& key, const ModelKey& row) const {
   const bool lacks_other = is_for_model(row, variant_) && !row.wants.empty();
   if (is_for_model(row, variant_) && !lacks_other) return;
   throw UsageError(
-      {.what = lacks_other ? fmt::format("unknown key '{}', which needs {}", row.key, row.wants)
-                           : fmt::format("unknown key '{}', which is not for this model", row.key),
+      {.what = lacks_other ? fmt::format("unknown key '{}', which needs {}", key, row.wants)
+                           : fmt::format("unknown key '{}', which is not for this model", key),
        .where = fmt::format("workload '{}'", text_),
        .wanted = lacks_other ? "" : "a model that begins with one of: " + models_of(row),
        .got = lacks_other ? "" : fmt::format("'{}'", variant_),
        .next = lacks_other ? fmt::format("give both, as in {}:{},lora=16,{}={}", name_, variant_,
-                                         row.key, *given(row.key))
+                                         key, *given(key))
                            : "leave the key out, or choose such a model"});
 }
 
 void Parameters::finish() const {
   for (const auto& [key, value] : values_) {
     if (std::ranges::find(asked_, key) != asked_.end()) continue;
-    if (const ModelKey* row = find_model_key(name_, key)) refuse_for_model(*row);
+    if (const ModelKey* row = find_model_key(name_, key)) refuse_for_model(key, *row);
     const std::string hint = meant(key, asked_);
     throw UsageError({.what = fmt::format("unknown key '{}'", key),
                       .where = fmt::format("workload '{}'", text_),

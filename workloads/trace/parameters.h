@@ -81,7 +81,7 @@ class Parameters {
  private:
   [[nodiscard]] const std::string* find(std::string_view key);
   // A key that is there for other models, or with other keys.
-  void refuse_for_model(const ModelKey& row) const;
+  void refuse_for_model(const std::string& key, const ModelKey& row) const;
 
   std::string text_;
   std::string name_;
