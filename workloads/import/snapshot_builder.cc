@@ -19,9 +19,9 @@ PickleValue SnapshotBuilder::text(std::string_view text) {
       throw PickleError("the pickle holds too many different texts",
                         fmt::format("at most {} MiB of them", kTextBytesMax >> 20), "more");
     }
-    const auto known =
-        std::ranges::find(kSnapshotKeys, text, &std::pair<std::string_view, SnapshotKey>::first);
-    text_keys_.push_back(known == kSnapshotKeys.end() ? Key::None : known->second);
+    const auto* known = std::ranges::find(kSnapshotKeyNames, text);
+    const bool is_key = known != kSnapshotKeyNames.end();
+    text_keys_.push_back(is_key ? static_cast<Key>(known - kSnapshotKeyNames.begin()) : Key::None);
     snapshot_.texts.emplace_back(text);
   }
   return {.bits = found->second, .tag = Tag::Text};

@@ -130,66 +130,36 @@ std::uint32_t SnapshotBuilder::stack_of(const PickleValue& value) {
 }
 
 void SnapshotBuilder::set_entry(SnapshotEntry& entry, Key key, const PickleValue& value) {
-  switch (key) {
-    case Key::Action:
-      if (!value.is(Tag::Text)) refuse_field("action", "a text");
-      entry.action = action_of(snapshot_.texts[value.bits]);
-      return;
-    case Key::Addr:
-    case Key::DeviceFree:
-      entry.address = number(value, "addr");
-      return;
-    case Key::Size:
-      entry.size_bytes = size_in(value, "size") & (kSizeEnd - 1);
-      return;
-    case Key::Stream:
-      entry.stream = stream_of(value) & (kIndexEnd - 1);
-      return;
-    case Key::TimeUs:
-      entry.time_us = relative_us(number(value, "time_us")) & (kTimeEnd - 1);
-      return;
-    case Key::Frames:
-      entry.stack = stack_of(value);
-      return;
-    case Key::PoolId:
-      entry.pool = pool_of(value) & (kIndexEnd - 1);
-      entry.has_pool = 1;
-      return;
-    case Key::InternalMetadata:
-      entry.synthetic = value.is(Tag::Text) && !snapshot_.texts[value.bits].empty();
-      return;
-    default:
-      return;
+  if (key == Key::Action) {
+    if (!value.is(Tag::Text)) refuse_field("action", "a text");
+    entry.action = action_of(snapshot_.texts[value.bits]);
   }
+  if (key == Key::Addr || key == Key::DeviceFree) entry.address = number(value, "addr");
+  if (key == Key::Size) entry.size_bytes = size_in(value, "size") & (kSizeEnd - 1);
+  if (key == Key::Stream) entry.stream = stream_of(value) & (kIndexEnd - 1);
+  if (key == Key::TimeUs) entry.time_us = relative_us(number(value, "time_us")) & (kTimeEnd - 1);
+  if (key == Key::Frames) entry.stack = stack_of(value);
+  if (key == Key::PoolId) {
+    entry.pool = pool_of(value) & (kIndexEnd - 1);
+    entry.has_pool = 1;
+  }
+  if (key == Key::InternalMetadata)
+    entry.synthetic = value.is(Tag::Text) && !snapshot_.texts[value.bits].empty();
 }
 
 void SnapshotBuilder::set_block(SnapshotBlock& block, Key key, const PickleValue& value) {
-  switch (key) {
-    case Key::Address:
-      block.address = number(value, "address");
-      return;
-    case Key::Size:
-      block.size_bytes = size_in(value, "size");
-      return;
-    case Key::RequestedSize:
-    case Key::RealSize:
-      block.requested_bytes = size_in(value, "requested_size");
-      return;
-    case Key::Frames:
-      block.stack = stack_of(value);
-      return;
-    case Key::History:
-      return take_past(block, value);
-    case Key::State: {
-      if (!value.is(Tag::Text)) refuse_field("state", "a text");
-      const std::string& state = snapshot_.texts[value.bits];
-      block.state = state == "inactive"           ? SnapshotBlockState::Inactive
-                    : state == "active_allocated" ? SnapshotBlockState::Allocated
-                                                  : SnapshotBlockState::PendingFree;
-      return;
-    }
-    default:
-      return;
+  if (key == Key::Address) block.address = number(value, "address");
+  if (key == Key::Size) block.size_bytes = size_in(value, "size");
+  if (key == Key::RequestedSize || key == Key::RealSize)
+    block.requested_bytes = size_in(value, "requested_size");
+  if (key == Key::Frames) block.stack = stack_of(value);
+  if (key == Key::History) take_past(block, value);
+  if (key == Key::State) {
+    if (!value.is(Tag::Text)) refuse_field("state", "a text");
+    const std::string& state = snapshot_.texts[value.bits];
+    block.state = state == "inactive"           ? SnapshotBlockState::Inactive
+                  : state == "active_allocated" ? SnapshotBlockState::Allocated
+                                                : SnapshotBlockState::PendingFree;
   }
 }
 
@@ -207,37 +177,18 @@ void SnapshotBuilder::take_past(SnapshotBlock& block, const PickleValue& value) 
 }
 
 void SnapshotBuilder::set_segment(SnapshotSegment& segment, Key key, const PickleValue& value) {
-  switch (key) {
-    case Key::Device:
-      segment.device = static_cast<std::int64_t>(number(value, "device"));
-      return;
-    case Key::Address:
-      segment.address = number(value, "address");
-      return;
-    case Key::TotalSize:
-      segment.size_bytes = size_in(value, "total_size");
-      return;
-    case Key::Stream:
-      segment.stream = stream_of(value);
-      return;
-    case Key::SegmentType:
-      if (!value.is(Tag::Text)) refuse_field("segment_type", "a text");
-      segment.is_large = snapshot_.texts[value.bits] == "large";
-      return;
-    case Key::SegmentPoolId:
-      segment.pool = pool_of(value);
-      return;
-    case Key::IsExpandable:
-      segment.is_expandable = value.is(Tag::Bool) && value.bits != 0;
-      return;
-    case Key::Frames:
-      segment.stack = stack_of(value);
-      return;
-    case Key::Blocks:
-      return set_blocks(segment, value);
-    default:
-      return;
+  if (key == Key::Device) segment.device = static_cast<std::int64_t>(number(value, "device"));
+  if (key == Key::Address) segment.address = number(value, "address");
+  if (key == Key::TotalSize) segment.size_bytes = size_in(value, "total_size");
+  if (key == Key::Stream) segment.stream = stream_of(value);
+  if (key == Key::SegmentType) {
+    if (!value.is(Tag::Text)) refuse_field("segment_type", "a text");
+    segment.is_large = snapshot_.texts[value.bits] == "large";
   }
+  if (key == Key::SegmentPoolId) segment.pool = pool_of(value);
+  if (key == Key::IsExpandable) segment.is_expandable = value.is(Tag::Bool) && value.bits != 0;
+  if (key == Key::Frames) segment.stack = stack_of(value);
+  if (key == Key::Blocks) set_blocks(segment, value);
 }
 
 void SnapshotBuilder::set_blocks(SnapshotSegment& segment, const PickleValue& value) {

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <string_view>
-#include <utility>
 
 namespace allocmark {
 
@@ -36,31 +35,31 @@ enum class SnapshotKey : std::uint8_t {
   TotalSize,
 };
 
-inline constexpr std::array<std::pair<std::string_view, SnapshotKey>, 24> kSnapshotKeys = {{
-    {"action", SnapshotKey::Action},
-    {"addr", SnapshotKey::Addr},
-    {"address", SnapshotKey::Address},
-    {"blocks", SnapshotKey::Blocks},
-    {"device", SnapshotKey::Device},
-    {"device_free", SnapshotKey::DeviceFree},
-    {"filename", SnapshotKey::Filename},
-    {"frames", SnapshotKey::Frames},
-    {"history", SnapshotKey::History},
-    {"internal_metadata", SnapshotKey::InternalMetadata},
-    {"is_expandable", SnapshotKey::IsExpandable},
-    {"line", SnapshotKey::Line},
-    {"name", SnapshotKey::Name},
-    {"pool_id", SnapshotKey::PoolId},
-    {"real_size", SnapshotKey::RealSize},
-    {"requested_size", SnapshotKey::RequestedSize},
-    {"segment_pool_id", SnapshotKey::SegmentPoolId},
-    {"segment_type", SnapshotKey::SegmentType},
-    {"size", SnapshotKey::Size},
-    {"stage", SnapshotKey::Stage},
-    {"state", SnapshotKey::State},
-    {"stream", SnapshotKey::Stream},
-    {"time_us", SnapshotKey::TimeUs},
-    {"total_size", SnapshotKey::TotalSize},
-}};
+// By key; None has no name.
+inline constexpr std::array<std::string_view, 25> kSnapshotKeyNames = {"",
+                                                                       "action",
+                                                                       "addr",
+                                                                       "address",
+                                                                       "blocks",
+                                                                       "device",
+                                                                       "device_free",
+                                                                       "filename",
+                                                                       "frames",
+                                                                       "history",
+                                                                       "internal_metadata",
+                                                                       "is_expandable",
+                                                                       "line",
+                                                                       "name",
+                                                                       "pool_id",
+                                                                       "real_size",
+                                                                       "requested_size",
+                                                                       "segment_pool_id",
+                                                                       "segment_type",
+                                                                       "size",
+                                                                       "stage",
+                                                                       "state",
+                                                                       "stream",
+                                                                       "time_us",
+                                                                       "total_size"};
 
 }  // namespace allocmark
