@@ -56,8 +56,7 @@ void efficient_attention_backward(Tape& tape, Node& node, Backprop& b) {
   Tensor product = tape.gradient(node.sizes[5]);
   Tensor sums = tape.gradient(node.sizes[2] * 4);
   Tensor delta = tape.gradient(node.sizes[2] * 4);
-  sums.reset();
-  product.reset();
+  drop({&sums, &product});
   const Tensor workspace = tape.allocate(node.sizes[3], TensorKind::Workspace);
   delta.reset();
 }
@@ -86,8 +85,7 @@ Var query_times_key(Tape& tape, Var query, Var key, const AttentionSizes& sizes)
   if (query.edge != kNoEdge) tape.save(node, 0, right);
   Var out = tape.result(node, sizes.score_count, query.width);
   tape.use_cublas(false);
-  right.reset();
-  left.reset();
+  drop({&right, &left});
   drop({&query, &key});
   return out;
 }

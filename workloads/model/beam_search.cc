@@ -83,7 +83,7 @@ void BeamSearch::continue_best() {
   Tensor offset = make(sizes_.batch * 8);
   offset = make(sizes_.batch * 8);
   Tensor places = make(kept * 8);
-  for (Tensor* gone : {&best.indexes, &beams, &words, &offset, &places}) gone->reset();
+  drop({&best.indexes, &beams, &words, &offset, &places});
   best_scores_ = std::move(best.values);
   best_sequences_ = std::move(sequences);
   best_indexes_ = std::move(indexes);
@@ -102,8 +102,7 @@ void BeamSearch::keep_running() {
   Tensor running = gather(rows() * sizes_.length_max, 8);
   Tensor running_scores = gather(rows(), 4);
   Tensor indexes = gather(rows() * new_tokens(), 4);
-  best.indexes.reset();
-  scores.reset();
+  drop({&best.indexes, &scores});
   running_ = std::move(running);
   scores_ = std::move(running_scores);
   beam_indexes_ = std::move(indexes);
@@ -148,10 +147,8 @@ void BeamSearch::merge_finished() {
   Tensor new_scores = gather(rows(), 4);
   Tensor new_indexes = gather(rows() * new_tokens(), 4);
   Tensor new_finished = gather(rows(), 1);
-  for (Tensor* gone : {&best.indexes, &just_finished, &full, &sequences, &merged_scores, &indexes,
-                       &finished, &scores}) {
-    gone->reset();
-  }
+  drop({&best.indexes, &just_finished, &full, &sequences, &merged_scores, &indexes, &finished,
+        &scores});
   sequences_ = std::move(new_sequences);
   finished_scores_ = std::move(new_scores);
   finished_indexes_ = std::move(new_indexes);
@@ -166,13 +163,12 @@ void BeamSearch::test_improvement() {
   { const Tensor indexes = make(batch * 8); }
   Tensor none = make(4);
   Tensor finished = make(rows() * 4);
-  none.reset();
-  worst.reset();
+  drop({&none, &worst});
   Tensor better = make(rows());
   Tensor any = make(batch);
   better.reset();
   Tensor improvable = make(batch);
-  for (Tensor* gone : {&any, &running, &finished}) gone->reset();
+  drop({&any, &running, &finished});
   improvable_ = std::move(improvable);
   Tensor possible = make(1);
   Tensor all = make(1);
@@ -185,7 +181,7 @@ void BeamSearch::test_improvement() {
   hit.reset();
   Tensor both = make(1);
   Tensor result = make(1);
-  for (Tensor* gone : {&both, &valid, &all, &possible, &result}) gone->reset();
+  drop({&both, &valid, &all, &possible, &result});
 }
 
 void BeamSearch::finish_step(bool goes_on) {

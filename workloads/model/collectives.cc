@@ -29,10 +29,6 @@ void collective_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = exchanged(tape, node.sizes[0], node.sizes[1], node.sizes[3] == 1);
 }
 
-void own_part_backward(Tape& tape, Node& node, Backprop& b) {
-  b.out[0].tensor = tape.gradient(node.sizes[0]);
-}
-
 void identity_backward(Tape&, Node&, Backprop& b) { b.out[0] = std::move(b.gradient); }
 
 struct Exchange {
@@ -93,9 +89,8 @@ Var gather_tokens(Tape& tape, Var input, const CollectiveGroup& group) {
 Var gather_columns(Tape& tape, Var input, const CollectiveGroup& group) {
   if (group.ranks == 1) return input;
   const std::uint64_t count = input.count * group.ranks;
-  return exchange(
-      tape, std::move(input),
-      {.backward = own_part_backward, .count = count, .copies_whole = group.copies_whole});
+  return exchange(tape, std::move(input),
+                  {.backward = new_gradient, .count = count, .copies_whole = group.copies_whole});
 }
 
 Var reduce_scatter_tokens(Tape& tape, Var input, const CollectiveGroup& group) {

@@ -229,7 +229,7 @@ void CompiledGpt2::lose_backward() {
   tape_->enter_backward();
   of_logits_ = rows(vocabulary_, 2);
   time_kernel();
-  for (Tensor* gone : {&largest_, &labels_, &counted_, &exponentials_, &logits_}) gone->reset();
+  drop({&largest_, &labels_, &counted_, &exponentials_, &logits_});
   of_exact_ = rows(hidden_, 4);
   const std::uint64_t stride = rounded_up(vocabulary_, kBufferColumns);
   const auto padded_rows = [&] { return make((tokens_ - 1) * stride + padded_vocabulary_, 2); };
@@ -245,8 +245,7 @@ void CompiledGpt2::lose_backward() {
   }
   of_residual_ = rows(hidden_, 4);
   blocks_.back().of_down = rows(hidden_, 2);
-  last_.scales.reset();
-  last_.mask.reset();
+  drop({&last_.scales, &last_.mask});
 }
 
 void CompiledGpt2::attend_backward(Block& own, bool is_first) {
@@ -257,17 +256,13 @@ void CompiledGpt2::attend_backward(Block& own, bool is_first) {
   static_cast<void>(tape_->allocate(elements * 4 + tokens_ * heads_ * 4 + kAttentionBytes,
                                     TensorKind::Workspace));
   if (is_first) {
-    for (Tensor* gone : {&of_attention, &own.seed, &own.offset, &own.sums, &own.qkv, &pairs_}) {
-      gone->reset();
-    }
+    drop({&of_attention, &own.seed, &own.offset, &own.sums, &own.qkv, &pairs_});
     return;
   }
-  for (Tensor* gone : {&own.sums, &own.seed, &own.offset, &own.qkv}) gone->reset();
+  drop({&own.sums, &own.seed, &own.offset, &own.qkv});
   own.of_qkv = rows(3 * hidden_, 2);
   if (&own == &blocks_.back()) time_kernel();
-  own.qkv_weight.reset();
-  own.first.scales.reset();
-  own.first.mask.reset();
+  drop({&own.qkv_weight, &own.first.scales, &own.first.mask});
   // What is done with takes the next gradients.
   Block& next = *(&own - 1);
   own.of_first = std::move(of_value_);
@@ -286,8 +281,7 @@ void CompiledGpt2::block_backward(std::size_t index) {
   if (is_last) own.of_second = rows(hidden_, 2);
   own.up_weight.reset();
   if (is_last) own.of_attention_out = rows(hidden_, 2);
-  own.second.scales.reset();
-  own.second.mask.reset();
+  drop({&own.second.scales, &own.second.mask});
   attend_backward(own, index == 0);
 }
 
@@ -297,8 +291,7 @@ void CompiledGpt2::sum_norms() {
   Tensor first_parts = make(parts * hidden_, 4);
   Tensor second_parts = make(parts * hidden_, 4);
   const auto sum = [&](Tensor& of_output, Tensor& normed, std::size_t norm, std::size_t bias) {
-    of_output.reset();
-    normed.reset();
+    drop({&of_output, &normed});
     gradient(norm, hidden_);
     gradient(norm + 1, hidden_);
     gradient(bias, hidden_);
@@ -312,8 +305,7 @@ void CompiledGpt2::sum_norms() {
     sum(own.of_first, own.first.normed, of_block(i, kFirstNorm), of_block(i - 1, kDown + 1));
   }
   blocks_.front().of_qkv = rows(3 * hidden_, 2);
-  of_query_.reset();
-  of_key_.reset();
+  drop({&of_query_, &of_key_});
   blocks_.front().qkv_weight.reset();
   gradient(of_block(0, kFirstNorm), hidden_);
   first_parts.reset();
@@ -336,8 +328,7 @@ void CompiledGpt2::multiply_weights() {
   const std::size_t last = of_block(blocks_.size() - 1, 0);
   const auto product = [&](std::size_t parameter, std::uint64_t count, Tensor& of_output,
                            Tensor& input) {
-    of_output.reset();
-    input.reset();
+    drop({&of_output, &input});
     gradient(parameter, count);
     if (parameter == 0 || (parameter > last && parameter != last + kUp)) time_kernel();
   };
@@ -352,10 +343,7 @@ void CompiledGpt2::multiply_weights() {
   time_kernel();
   time_kernel(tokens_ * hidden_ * 2);
   Norm& first = blocks_.front().first;
-  for (Tensor* gone :
-       {&of_value_, &first.scales, &first.mask, &first.normed, &of_residual_, &places_}) {
-    gone->reset();
-  }
+  drop({&of_value_, &first.scales, &first.mask, &first.normed, &of_residual_, &places_});
   {
     const Tensor narrow = make(3 * hidden_ * hidden_, 2);
     for (std::size_t i = blocks_.size(); i-- > 0;) {
@@ -370,7 +358,7 @@ void CompiledGpt2::multiply_weights() {
     }
   }
   product(0, vocabulary_ * hidden_, of_logits_padded_, last_.output);
-  for (Tensor* gone : {&head_padded_, &of_words, &of_exact_, &of_logits_, &of_loss_}) gone->reset();
+  drop({&head_padded_, &of_words, &of_exact_, &of_logits_, &of_loss_});
 }
 
 void CompiledGpt2::backward() {

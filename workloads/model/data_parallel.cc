@@ -220,8 +220,7 @@ void DataParallel::begin_step() {
   TensorPool& pool = tape_->pool();
   Tensor flat = pool.make(own_count_ * width_, TensorKind::Gradient);
   step_gradient_ = pool.make(own_count_ * 4, TensorKind::Gradient);
-  flat.reset();
-  accumulated_.reset();
+  drop({&flat, &accumulated_});
 }
 
 void DataParallel::end_step() {
@@ -248,10 +247,7 @@ std::vector<std::size_t> DataParallel::own_states(const std::vector<std::size_t>
 }
 
 void DataParallel::clear() {
-  for (Tensor* tensor : {&flat_parameters_, &master_, &reduction_, &own_gradients_, &accumulated_,
-                         &step_gradient_}) {
-    tensor->reset();
-  }
+  drop({&flat_parameters_, &master_, &reduction_, &own_gradients_, &accumulated_, &step_gradient_});
   buckets_.clear();
   old_buckets_.clear();
 }

@@ -57,8 +57,7 @@ void filled_backward(Tape& tape, Node& node, Backprop& b) {
   b.gradient.tensor.reset();
   Tensor second = tape.gradient(node.sizes[0]);
   b.out[0] = {.tensor = tape.gradient(node.sizes[1]), .layout = GradLayout::Heads};
-  first.reset();
-  second.reset();
+  drop({&first, &second});
   b.out[1].tensor = tape.gradient(node.sizes[3]);
 }
 

@@ -62,8 +62,7 @@ void Generation::test_end() {
   unfinished_ = std::move(unfinished);
   Tensor most = make(8);
   Tensor none = make(1);
-  most.reset();
-  none.reset();
+  drop({&most, &none});
 }
 
 void Generation::choose(Var logits, std::uint64_t context) {
@@ -81,9 +80,7 @@ void Generation::choose(Var logits, std::uint64_t context) {
   Tensor padding = make(batch_ * 8);
   rest.reset();
   chosen_ = make(batch_ * 8);
-  kept.reset();
-  padding.reset();
-  best.reset();
+  drop({&kept, &padding, &best});
   ids_ = make(batch_ * (context + 1) * 8);
   test_end();
 }
@@ -105,12 +102,10 @@ void Generation::add_scores(std::uint64_t count) {
   {
     Tensor compared = make(vocabulary);
     Tensor any = make(vocabulary);
-    any.reset();
-    compared.reset();
+    drop({&any, &compared});
   }
   scores_->push_back(make(count * 4));
-  words.reset();
-  is_end.reset();
+  drop({&words, &is_end});
 }
 
 void Generation::end() {

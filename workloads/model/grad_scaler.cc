@@ -28,15 +28,12 @@ void GradScaler::unscale(Tape& tape) {
   // Each device gets its own copy of both; what it finds stays in its copy.
   found_ = number(4);
   Tensor copied = number(4);
-  copied.reset();
-  found.reset();
-  inverse.reset();
+  drop({&copied, &found, &inverse});
 }
 
 void GradScaler::clear() {
   scale_.drop();
-  tracker_.reset();
-  found_.reset();
+  drop({&tracker_, &found_});
 }
 
 }  // namespace allocmark

@@ -11,16 +11,6 @@ namespace {
 
 constexpr std::uint64_t kIndexBytes = 8;
 
-// The class token's rows are cut off; their gradient is zero.
-void without_token_backward(Tape& tape, Node& node, Backprop& b) {
-  b.out[0].tensor = tape.gradient(node.sizes[0]);
-}
-
-// Each image's rows are views: their gradients are stacked.
-void apart_backward(Tape& tape, Node& node, Backprop& b) {
-  b.out[0].tensor = tape.gradient(node.sizes[0]);
-}
-
 // Rows of images that were joined are views of the gradient.
 void joined_backward(Tape&, Node&, Backprop& b) {
   b.out[0] = b.gradient;
@@ -106,7 +96,8 @@ Var Transformer::image_states() {
   Var last = tower.finish(std::move(hidden));
   Var pooled = activation_of_result(tape_, tower.vit_logits(last));
   const std::size_t end_unused = tape_.node_count();
-  Node* cut = tape_.record(without_token_backward, {&chosen}, {chosen.size_bytes()});
+  // The class token's rows are cut off; their gradient is zero.
+  Node* cut = tape_.record(new_gradient, {&chosen}, {chosen.size_bytes()});
   tape_.attach(cut, &chosen);
   chosen.count = setup_.batch * setup_.vision.patch_count() * setup_.vision.hidden;
   Var projected = project(std::move(chosen));
@@ -131,7 +122,8 @@ Var Transformer::project(Var states) {
 Var Transformer::with_images(Var words) {
   const std::uint64_t tokens = setup_.token_count();
   Var apart = image_states();
-  Node* split = tape_.record(apart_backward, {&apart}, {apart.size_bytes()});
+  // Each image's rows are views: their gradients are stacked.
+  Node* split = tape_.record(new_gradient, {&apart}, {apart.size_bytes()});
   tape_.attach(split, &apart);
   Node* joined = tape_.record(joined_backward, {&apart});
   image_rows_ = tape_.make(apart.count, apart.width);

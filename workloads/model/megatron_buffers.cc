@@ -81,8 +81,7 @@ void MegatronBuffers::step() {
 void MegatronBuffers::clear() {
   states_.clear();
   masters_.clear();
-  gradients_.reset();
-  parameters_.reset();
+  drop({&gradients_, &parameters_});
 }
 
 }  // namespace allocmark

@@ -71,8 +71,7 @@ void eager_core_backward(Tape& tape, Node& node, Backprop& b) {
   }
   Tensor value = tape.gradient(node.sizes[1]);
   Tensor scores = tape.gradient(node.sizes[3]);
-  node.saved[3].reset();
-  context.reset();
+  drop({&node.saved[3], &context});
   if (node.saved[2]) {
     Tensor kept = tape.gradient(node.sizes[3]);
     scores = std::move(kept);
@@ -275,9 +274,7 @@ Var MegatronModel::loss(Var hidden, const Tensor& labels) {
   tape_.save(node, 0, softmax.tensor);
   tape_.save(node, 1, outside.tensor);
   tape_.save(node, 2, masked.tensor);
-  for (Var* local : {&softmax, &largest, &outside, &masked, &range, &predicted, &sums}) {
-    local->drop();
-  }
+  drop({&softmax, &largest, &outside, &masked, &range, &predicted, &sums});
   Var mean = mean_of_rows(tape_, std::move(losses), 1);
   logits.drop();
   return mean;

@@ -14,11 +14,6 @@
 namespace allocmark {
 namespace {
 
-// Zeros with the chosen values' gradients put where they came from.
-void choice_backward(Tape& tape, Node& node, Backprop& b) {
-  b.out[0].tensor = tape.gradient(node.sizes[0]);
-}
-
 // Gradients of values that were divided by their sum in place, the sum's first. sizes: bytes of the
 // values, of the sums.
 void share_backward(Tape& tape, Node& node, Backprop& b) {
@@ -36,11 +31,6 @@ void share_backward(Tape& tape, Node& node, Backprop& b) {
 void sum_backward(Tape&, Node&, Backprop& b) {
   b.out[0] = b.gradient;
   b.out[0].is_view = true;
-}
-
-// The sum over a token's experts was of a view, so each of them gets a copy.
-void expert_sum_backward(Tape& tape, Node& node, Backprop& b) {
-  b.out[0].tensor = tape.gradient(node.sizes[0]);
 }
 
 // Rows were added where their tokens are: each takes its gradient back. sizes: bytes of the rows.
@@ -64,10 +54,6 @@ void gather_backward(Tape& tape, Node& node, Backprop& b) {
   put_accumulated(tape, {.index_count = node.sizes[1], .row_count = node.sizes[2]});
 }
 
-void masked_backward(Tape& tape, Node& node, Backprop& b) {
-  b.out[0].tensor = tape.gradient(node.sizes[0]);
-}
-
 // CUTLASS's problem descriptions, 60 bytes per expert, and its workspace, 512 per processor.
 void take_grouped_scratch(Tape& tape, std::uint64_t expert_count) {
   const Tensor problems = tape.allocate(60 * expert_count, TensorKind::Workspace);
@@ -83,17 +69,13 @@ void grouped_backward(Tape& tape, Node& node, Backprop& b) {
   }
 }
 
-void whole_backward(Tape& tape, Node& node, Backprop& b) {
-  b.out[0].tensor = tape.gradient(node.sizes[0]);
-}
-
 // A half's gradient waits at the whole until both can be joined.
 void half_backward(Tape& tape, Node& node, Backprop& b) {
   tape.node(node.edges[0]).saved[node.sizes[0]] = std::move(b.gradient.tensor);
 }
 
 std::array<Var, 2> halves(Tape& tape, const Var& input) {
-  Node* whole = tape.record(whole_backward, {&input}, {input.size_bytes()});
+  Node* whole = tape.record(new_gradient, {&input}, {input.size_bytes()});
   Var joint = input;
   tape.attach(whole, &joint);
   std::array<Var, 2> parts = {input, input};
@@ -117,7 +99,7 @@ Var gather(Tape& tape, Var input, const Tensor& index, std::uint64_t index_count
 
 // Zeros where no expert of this rank is meant: in place, or a copy.
 Var masked(Tape& tape, Var input, const Tensor& mask, bool in_place) {
-  Node* node = tape.record(masked_backward, {&input}, {input.size_bytes()});
+  Node* node = tape.record(new_gradient, {&input}, {input.size_bytes()});
   Var out = in_place ? input : tape.make(input.count, input.width);
   tape.save(node, 0, mask);
   tape.attach(node, &out);
@@ -168,7 +150,8 @@ Transformer::Routing Transformer::mixtral_route(const LayerWeights& own, const V
 // Those of the chosen experts, which topk finds with them where they are not known.
 Var Transformer::chosen_shares(const Var& all, Tensor* experts) {
   const std::uint64_t chosen = setup_.token_count() * setup_.model.experts_per_token;
-  Node* node = tape_.record(choice_backward, {&all}, {all.size_bytes()});
+  // Back come zeros with the chosen values' gradients put where they came from.
+  Node* node = tape_.record(new_gradient, {&all}, {all.size_bytes()});
   Var shares = tape_.result(node, chosen, all.width);
   if (!*experts) *experts = tape_.make(chosen, 8).tensor;
   tape_.save(node, 0, *experts);
@@ -364,15 +347,14 @@ Var Transformer::mixtral_sorted_experts(const LayerWeights& own, const Var& hidd
   Var inverse = tape_.make(pairs, 8);
   { const Var range = tape_.make(pairs, 8); }
   weighted = gather(tape_, weighted, inverse.tensor, pairs, weighted.count);
-  Node* node = tape_.record(expert_sum_backward, {&weighted}, {weighted.size_bytes()});
+  // The sum over a token's experts is of a view, so each of them gets a copy of the gradient.
+  Node* node = tape_.record(new_gradient, {&weighted}, {weighted.size_bytes()});
   Var out = tape_.result(node, rows * model.hidden, weighted.width);
   Var narrow_out = cast(tape_, out, hidden.width);
   // Each rank has its experts' shares of every token: summed in place.
   if (setup_.expert_ranks > 1) tape_.communicate(narrow_out.size_bytes(), 0, RankGroup::Expert);
-  for (Var* local : {&sorted, &order, &selected, &shares, &narrow, &counts, &offsets, &mask,
-                     &projected, &weighted, &inverse, &out}) {
-    local->drop();
-  }
+  drop({&sorted, &order, &selected, &shares, &narrow, &counts, &offsets, &mask, &projected,
+        &weighted, &inverse, &out});
   return narrow_out;
 }
 

@@ -43,8 +43,7 @@ void Optimizer::clip(const std::vector<OptimizedTensor>& tensors) {
   Tensor shifted = scratch(width);
   Tensor reciprocal = scratch(width);
   Tensor coefficient = scratch(width);
-  reciprocal.reset();
-  shifted.reset();
+  drop({&reciprocal, &shifted});
   const Tensor clamped = scratch(width);
   coefficient.reset();
 }
@@ -124,8 +123,7 @@ void Optimizer::loop(const std::vector<OptimizedTensor>& tensors) {
     Tensor corrected = pool_->make(tensor.size_bytes(), TensorKind::Workspace);
     Tensor dropped = std::exchange(denominator, std::move(corrected));
     // The root goes first, the old denominator when its name is bound again.
-    root.reset();
-    dropped.reset();
+    drop({&root, &dropped});
   }
 }
 

@@ -17,8 +17,7 @@ void take_prompt(Tape* tape, const PromptSizes& sizes, bool for_encoder, PromptT
     Tensor known = make(1);
     Tensor compared = make(1);
     Tensor any = make(1);
-    any.reset();
-    compared.reset();
+    drop({&any, &compared});
     const Tensor both = make(1);
     known.reset();
   }
@@ -27,8 +26,7 @@ void take_prompt(Tape* tape, const PromptSizes& sizes, bool for_encoder, PromptT
     if (is_last_token && (for_encoder || sizes.batch == 1)) break;
     Tensor compared = make(is_last_token ? sizes.batch : 1);
     Tensor any = make(1);
-    compared.reset();
-    any.reset();
+    drop({&compared, &any});
   }
 }
 
@@ -43,8 +41,7 @@ Tensor make_positions(Tape* tape, const PromptSizes& sizes) {
   sums.reset();
   Tensor hidden = make(sizes.batch * sizes.length);
   Tensor positions = make(all);
-  hidden.reset();
-  lowered.reset();
+  drop({&hidden, &lowered});
   return positions;
 }
 

@@ -9,9 +9,7 @@ namespace allocmark {
 
 Var mean_squared_error(Tape& tape, Var predicted, const Tensor& wanted) {
   if (tape.autocast()) predicted = cast(tape, std::move(predicted), 4);
-  Node* node =
-      tape.record([](Tape& t, Node& n, Backprop& b) { b.out[0].tensor = t.gradient(n.sizes[0]); },
-                  {&predicted}, {predicted.size_bytes()});
+  Node* node = tape.record(new_gradient, {&predicted}, {predicted.size_bytes()});
   tape.save(node, 0, predicted.tensor);
   tape.save(node, 1, wanted);
   // The loss is made as large as what it is the mean of.

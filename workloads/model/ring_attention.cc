@@ -41,8 +41,7 @@ class RingForward {
     total_.reset();
     rotater.clear();
     current = arguments = {};
-    out_.reset();
-    sums_.reset();
+    drop({&out_, &sums_});
     return result;
   }
 
@@ -93,8 +92,7 @@ class RingForward {
     // Both pieces are joined anew.
     total_sums_ = activation(ring_.sum_bytes(2));
     total_ = activation(ring_.query_elements(2) * 4);
-    sums.reset();
-    out.reset();
+    drop({&sums, &out});
   }
 
   // out - sigmoid(block_sums - sums) * (out - block_out)
@@ -104,8 +102,7 @@ class RingForward {
     difference.reset();
     Tensor distance = activation(bytes);
     Tensor weighted = activation(bytes);
-    weight.reset();
-    distance.reset();
+    drop({&weight, &distance});
     return activation(bytes);
   }
 
@@ -153,9 +150,7 @@ Var ring_attention(Tape& tape, Var query, Var key, Var value, const RingShape& s
   tape.save(node, 6, result.offset);
   tape.save(node, 7, result.seed);
   tape.attach(node, &out);
-  result.sums.reset();
-  result.seed.reset();
-  result.offset.reset();
+  drop({&result.sums, &result.seed, &result.offset});
   drop({&query, &key, &value});
   return out;
 }

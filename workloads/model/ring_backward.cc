@@ -91,8 +91,7 @@ class RingBackward {
     Tensor product = tape_.gradient(ring_.query_elements(block.query_halves) * 4);
     Tensor sums = tape_.gradient(rows * 4);
     Tensor delta = tape_.gradient(rows * 4);
-    sums.reset();
-    product.reset();
+    drop({&sums, &product});
     const RingShape& shape = ring_.shape;
     const std::uint64_t blocks = divided_up(shape.token_count * block.query_halves / 2, 64);
     const Tensor workspace =
@@ -119,8 +118,7 @@ class RingBackward {
     if (step == 0 && !ring_.key_apart) key = tape_.gradient(bytes / 2);
     if (step == 0 && !ring_.value_apart) value = tape_.gradient(bytes / 2);
     Tensor joined = traveling(bytes);
-    value.reset();
-    key.reset();
+    drop({&value, &key});
     next_gradients_ = joined;
     pair_gradients_.begin(std::move(joined), bytes);
   }
@@ -134,9 +132,7 @@ class RingBackward {
     }
     next_gradients_.reset();
     gradients_ = {};
-    for (Tensor* local : {&next_pair_, &block_query_, &block_key_, &block_value_, &query_}) {
-      local->reset();
-    }
+    drop({&next_pair_, &block_query_, &block_key_, &block_value_, &query_});
     pair_gradients_.clear();
     current_ = {};
     arguments_ = {};

@@ -22,16 +22,12 @@ Tensor Sampling::forbid_end(Tensor scores) {
   {
     Tensor compared = make(vocabulary_);
     Tensor any = make(vocabulary_);
-    any.reset();
-    compared.reset();
+    drop({&any, &compared});
   }
   if (!copies_first) copy = make(bytes);
   Tensor lowest = make(4);
   Tensor result = make(bytes);
-  lowest.reset();
-  copy.reset();
-  words.reset();
-  is_end.reset();
+  drop({&lowest, &copy, &words, &is_end});
   return result;
 }
 
@@ -56,8 +52,7 @@ Tensor Sampling::keep_likely() {
     { const Tensor buffer = make(count * 12 + 33'279); }
     keys.reset();
     { const Tensor buffer = make(26'111); }
-    second.reset();
-    first.reset();
+    drop({&second, &first});
   }
   Tensor shares = make(count * 4);
   Tensor sums = make(count * 4);
@@ -65,7 +60,7 @@ Tensor Sampling::keep_likely() {
   Tensor removed_sorted = make(count);
   Tensor removed = make(count);
   Tensor result = make(count * 4);
-  for (Tensor* gone : {&sorted, &indexes, &sums, &removed_sorted, &removed}) gone->reset();
+  drop({&sorted, &indexes, &sums, &removed_sorted, &removed});
   return result;
 }
 
@@ -76,19 +71,14 @@ Tensor Sampling::multinomial() {
   Tensor least = make(4);
   Tensor is_positive = make(1);
   Tensor is_valid = make(1);
-  is_positive.reset();
-  least.reset();
-  is_finite.reset();
-  highest.reset();
+  drop({&is_positive, &least, &is_finite, &highest});
   Tensor sums = make(rows_ * 4);
   Tensor none = make(rows_);
   Tensor any = make(1);
-  none.reset();
-  sums.reset();
+  drop({&none, &sums});
   { const Tensor inverse = make(1); }
   { const Tensor divisors = make(rows_ * vocabulary_ * 4); }
-  any.reset();
-  is_valid.reset();
+  drop({&any, &is_valid});
   return drawn;
 }
 

@@ -378,10 +378,7 @@ void ShardedParameters::gather_all() {
 
 void ShardedParameters::clear() {
   units_.clear();
-  for (Tensor* tensor :
-       {&last_gathered_, &last_reduced_, &master_, &reduction_, &own_gradients_, &step_gradient_}) {
-    tensor->reset();
-  }
+  drop({&last_gathered_, &last_reduced_, &master_, &reduction_, &own_gradients_, &step_gradient_});
 }
 
 }  // namespace allocmark

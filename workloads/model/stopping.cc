@@ -8,18 +8,15 @@ Tensor test_answers(Tape& tape, std::uint64_t answer_count) {
   Tensor ended = make();
   Tensor of_length = make();
   Tensor first = make();
-  of_length.reset();
-  ended.reset();
+  drop({&of_length, &ended});
   Tensor ids = make();
   Tensor compared = make();
   Tensor any = make();
-  any.reset();
-  compared.reset();
+  drop({&any, &compared});
   Tensor second = make();
   ids.reset();
   Tensor either = make();
-  second.reset();
-  first.reset();
+  drop({&second, &first});
   return either;
 }
 

@@ -23,6 +23,10 @@ constexpr std::size_t parameter_index(std::int32_t edge) {
 
 }  // namespace
 
+void new_gradient(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+}
+
 Tensor Tape::allocate(std::uint64_t size_bytes, TensorKind kind) {
   // Where a tensor has no elements, PyTorch asks for nothing.
   if (stopped_ || size_bytes == 0) return {};
@@ -121,12 +125,8 @@ Var Tape::cast_parameter(std::size_t index) {
   if (!autocast_ || wide.width == narrow_bytes_) return wide;
   Parameter& own = parameters_[index];
   if (own.narrow.count != 0) return own.narrow;
-  Node* node = record(
-      [](Tape& tape, Node& self, Backprop& b) { b.out[0].tensor = tape.gradient(self.sizes[0]); },
-      {&wide});
-  if (node != nullptr) node->sizes[0] = wide.size_bytes();
-  Var out = make(wide.count, narrow_bytes_);
-  attach(node, &out);
+  Node* node = record(new_gradient, {&wide}, {wide.size_bytes()});
+  Var out = result(node, wide.count, narrow_bytes_);
   // Autocast keeps copies of leaves that need a gradient only.
   if (own.trainable && !stopped_) {
     own.narrow = out;
@@ -222,8 +222,7 @@ Var Tape::hooked(Var input, std::uint64_t code) {
         tape.call_hook(self.sizes[0]);
         b.out[0] = std::move(b.gradient);
       },
-      {&input});
-  if (node != nullptr) node->sizes[0] = code;
+      {&input}, {code});
   if (node != nullptr) attach(node, &input);
   return input;
 }

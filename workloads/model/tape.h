@@ -90,6 +90,8 @@ struct Backprop {
 };
 
 using BackwardFunction = void (*)(Tape&, Node&, Backprop&);
+// One: a new gradient of sizes[0] bytes, for the first input.
+void new_gradient(Tape& tape, Node& node, Backprop& b);
 
 struct Node {
   BackwardFunction backward = nullptr;

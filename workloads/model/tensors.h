@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,11 @@ class Tensor {
   TensorPool* pool_ = nullptr;
   std::uint32_t slot_ = 0;
 };
+
+// They go in this order.
+inline void drop(std::initializer_list<Tensor*> gone) {
+  for (Tensor* one : gone) one->reset();
+}
 
 // Must outlive its tensors. Not movable: tensors point to it.
 class TensorPool {

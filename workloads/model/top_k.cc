@@ -41,9 +41,7 @@ TopK top_k(Tape& tape, const TopKSizes& sizes) {
   Tensor at = make(blocks * 4);
   // The scans' own buffer, known for up to a thousand blocks.
   for (int i = 0; i < 2; ++i) const Tensor scan = make(1279);
-  for (Tensor* gone : {&at, &within, &sums, &counts, &wanted, &left_to_find, &semaphores}) {
-    gone->reset();
-  }
+  drop({&at, &within, &sums, &counts, &wanted, &left_to_find, &semaphores});
   return best;
 }
 

@@ -229,8 +229,7 @@ Var Transformer::finish(Var hidden) {
 }
 
 void Transformer::drop_locals() {
-  positions_.reset();
-  image_mask_.reset();
+  drop({&positions_, &image_mask_});
   // BERT's goes first; generate() keeps its own until it makes the next.
   if (setup_.model.family == ModelFamily::Bert) mask_.drop();
   for (Var* local : {&words_, &position_rows_, &mask_, &sine_, &cosine_, &window_mask_,

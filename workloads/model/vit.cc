@@ -42,10 +42,6 @@ void expand_backward(Tape&, Node& node, Backprop& b) {
   b.reduced_bytes[0] = node.sizes[0];
 }
 
-void select_backward(Tape& tape, Node& node, Backprop& b) {
-  b.out[0].tensor = tape.gradient(node.sizes[0]);
-}
-
 }  // namespace
 
 void Transformer::make_vit_parameters() {
@@ -187,7 +183,7 @@ Var Transformer::vit_layer(const LayerWeights& own, Var hidden) {
 
 // The class token's row of each image through the classifier.
 Var Transformer::vit_logits(const Var& hidden) {
-  Node* node = tape_.record(select_backward, {&hidden}, {hidden.size_bytes()});
+  Node* node = tape_.record(new_gradient, {&hidden}, {hidden.size_bytes()});
   Var token = hidden;
   token.count = setup_.batch * setup_.model.hidden;
   tape_.attach(node, &token);

@@ -153,8 +153,7 @@ void Engine::llama_layer(std::size_t index, std::span<const PassPart> parts) {
     if (!workspace_) workspace_ = pool_->make(kWorkspaceBytes, TensorKind::Workspace);
     Tensor mixed = attend(index, parts);
     Tensor out = rows_of(tokens_, model.hidden);
-    mixed.reset();
-    joint.reset();
+    drop({&mixed, &joint});
     hidden_ = summed(std::move(out));
   }
   hidden_ = summed(model.expert_count > 0 ? experts_of() : gated_mlp());
@@ -198,8 +197,7 @@ void Engine::gpt2_layer(std::size_t index, std::span<const PassPart> parts) {
     if (!workspace_) workspace_ = pool_->make(kWorkspaceBytes, TensorKind::Workspace);
     Tensor mixed = attend(index, parts);
     Tensor out = rows_of(tokens_, model.hidden);
-    mixed.reset();
-    joint.reset();
+    drop({&mixed, &joint});
     hidden_ = rows_of(tokens_, model.hidden);
   }
   residual_ = hidden_;
@@ -251,8 +249,7 @@ Tensor Engine::logits(std::uint64_t rows) {
   }
   emit_kernel(2 * rows * model.hidden * model.vocabulary,
               (model.hidden + 2 * rows) * model.vocabulary * setup_.width, 4);
-  chosen.reset();
-  hidden_.reset();
+  drop({&chosen, &hidden_});
   if (setup_.width == 4) return narrow;
   return make(rows * model.vocabulary * 4);
 }
