@@ -18,7 +18,6 @@
 #include "workloads/player.h"
 #include "workloads/programs/model_options.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
@@ -198,7 +197,7 @@ std::unique_ptr<EventSource> make_colocate(Parameters& parameters, std::uint64_t
                        .why = "the server sleeps: the memory pool of vLLM's sleep mode refuses "
                               "it (vllm PR 14189, pytorch issue 147851)"});
   }
-  return make_generated<RunningProgram<Colocation>>(
+  return make_running<Colocation>(
       parameters,
       {.name = "colocate-" + parameters.variant(), .seed = seed, .forbids = std::move(forbids)},
       config);
@@ -206,8 +205,7 @@ std::unique_ptr<EventSource> make_colocate(Parameters& parameters, std::uint64_t
 
 }  // namespace
 
-extern const GeneratorEntry kColocateGenerator;
-constinit const GeneratorEntry kColocateGenerator{
+extern constinit const GeneratorEntry kColocateGenerator{
     "colocate", "colocate:llama-3-8b,layers=8,cycles=3,steps=2,requests=32,sleep=both",
     "reinforcement learning on one device: training, weights put to sleep, answers generated, "
     "weights woken",

@@ -12,7 +12,6 @@
 #include "base/random.h"
 #include "workloads/patterns/octave_sizes.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
@@ -122,14 +121,12 @@ std::unique_ptr<EventSource> make_boundaries(Parameters& parameters, std::uint64
   config.max_split_bytes =
       parameters.size_bytes("max_split_bytes", 128 * kMiB, {kLargeSegmentBytes, kTiB});
   config.round_count = parameters.number("rounds", 100, {1, UINT32_MAX});
-  return make_generated<CoroutineProgram<BoundariesConfig, write_boundaries>>(
-      parameters, {.name = "boundaries", .seed = seed}, config);
+  return make_coroutine<write_boundaries>(parameters, {.name = "boundaries", .seed = seed}, config);
 }
 
 }  // namespace
 
-extern const GeneratorEntry kBoundariesGenerator;
-constinit const GeneratorEntry kBoundariesGenerator{
+extern constinit const GeneratorEntry kBoundariesGenerator{
     "boundaries", "boundaries:max_split_bytes=128MiB,rounds=100",
     "sizes on and beside every threshold of PyTorch's rounding, splitting and max_split rules",
     make_boundaries};

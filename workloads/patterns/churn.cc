@@ -119,8 +119,7 @@ std::unique_ptr<EventSource> make_churn(Parameters& parameters, std::uint64_t se
 
 }  // namespace
 
-extern const GeneratorEntry kChurnGenerator;
-constinit const GeneratorEntry kChurnGenerator{
+extern constinit const GeneratorEntry kChurnGenerator{
     "churn", "churn:live_bytes=4GiB,streams=2,events=1000000",
     "random sizes and lifetimes at a steady number of live bytes; any length", make_churn};
 

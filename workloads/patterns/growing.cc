@@ -8,7 +8,6 @@
 #include "base/bytes.h"
 #include "workloads/patterns/octave_sizes.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
@@ -62,14 +61,12 @@ std::unique_ptr<EventSource> make_growing(Parameters& parameters, std::uint64_t 
   config.buffer_count = parameters.number("count", 8, {1, kGeneratedBlockCountMax});
   config.round_count = parameters.number("rounds", 2, {1, UINT32_MAX});
   require_live_bytes(parameters, "count", config.buffer_count + 1, config.size_bytes_max);
-  return make_generated<CoroutineProgram<GrowingConfig, write_growing>>(
-      parameters, {.name = "growing", .seed = seed}, config);
+  return make_coroutine<write_growing>(parameters, {.name = "growing", .seed = seed}, config);
 }
 
 }  // namespace
 
-extern const GeneratorEntry kGrowingGenerator;
-constinit const GeneratorEntry kGrowingGenerator{
+extern constinit const GeneratorEntry kGrowingGenerator{
     "growing", "growing:size_min=1MiB,size_max=512MiB,step_bytes=1MiB,count=8,rounds=2",
     "buffers replaced by larger ones: every freed block is too small for the next request",
     make_growing};

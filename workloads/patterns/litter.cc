@@ -9,7 +9,6 @@
 #include "workloads/patterns/octave_sizes.h"
 #include "workloads/patterns/sized_blocks.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
@@ -47,14 +46,12 @@ std::unique_ptr<EventSource> make_litter(Parameters& parameters, std::uint64_t s
   config.sizes = read_sizes(parameters, {.lowest_bytes = 4 * kKiB, .highest_bytes = 16 * kMiB});
   require_few_blocks(parameters, "fill_bytes", config.fill_bytes, config.sizes.size_bytes_min());
   config.round_count = parameters.number("rounds", 3, {1, UINT32_MAX});
-  return make_generated<CoroutineProgram<LitterConfig, write_litter>>(
-      parameters, {.name = "litter", .seed = seed}, config);
+  return make_coroutine<write_litter>(parameters, {.name = "litter", .seed = seed}, config);
 }
 
 }  // namespace
 
-extern const GeneratorEntry kLitterGenerator;
-constinit const GeneratorEntry kLitterGenerator{
+extern constinit const GeneratorEntry kLitterGenerator{
     "litter", "litter:fill_bytes=4GiB,keep_percent=5,rounds=3",
     "fills memory and frees most of it at random: a heap with a history, to put before a workload",
     make_litter};

@@ -9,7 +9,6 @@
 #include "workloads/patterns/octave_sizes.h"
 #include "workloads/patterns/sized_blocks.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
@@ -51,14 +50,12 @@ std::unique_ptr<EventSource> make_oom_edge(Parameters& parameters, std::uint64_t
   config.sizes = read_sizes(parameters, {.lowest_bytes = 64 * kKiB, .highest_bytes = 512 * kMiB});
   require_few_blocks(parameters, "level_bytes", config.level_bytes, config.sizes.size_bytes_min());
   config.turn_count = parameters.number("turns", 100, {1, UINT32_MAX});
-  return make_generated<CoroutineProgram<OomEdgeConfig, write_oom_edge>>(
-      parameters, {.name = "oom_edge", .seed = seed}, config);
+  return make_coroutine<write_oom_edge>(parameters, {.name = "oom_edge", .seed = seed}, config);
 }
 
 }  // namespace
 
-extern const GeneratorEntry kOomEdgeGenerator;
-constinit const GeneratorEntry kOomEdgeGenerator{
+extern constinit const GeneratorEntry kOomEdgeGenerator{
     "oom_edge", "oom_edge:level_bytes=8GiB,swing_percent=10,turns=100",
     "climbs to a level and hovers there to the last byte: how near to the edge one can live",
     make_oom_edge};

@@ -9,7 +9,6 @@
 #include "workloads/patterns/octave_sizes.h"
 #include "workloads/trace/coroutine_program.h"
 #include "workloads/trace/event_names.h"
-#include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
@@ -75,15 +74,14 @@ std::unique_ptr<EventSource> make_producer(Parameters& parameters, std::uint64_t
   config.sync_every = parameters.number("sync_every", 0, {0, UINT32_MAX});
   parameters.refuse_if(config.busy && config.sync_every == 0, "sync_every",
                        "at least 1 with busy=1: only a sync ends busy readers", 0);
-  return make_generated<CoroutineProgram<ProducerConfig, write_producer>>(
+  return make_coroutine<write_producer>(
       parameters, {.name = "producer", .seed = seed, .stream_count = config.consumer_count + 1},
       config);
 }
 
 }  // namespace
 
-extern const GeneratorEntry kProducerGenerator;
-constinit const GeneratorEntry kProducerGenerator{
+extern constinit const GeneratorEntry kProducerGenerator{
     "producer", "producer:items=10000,consumers=2,depth=2,size_min=1MiB,size_max=64MiB",
     "buffers made on one stream, recorded on others and let go while they are still read",
     make_producer};

@@ -11,7 +11,6 @@
 #include "base/bytes.h"
 #include "workloads/patterns/octave_sizes.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
@@ -72,14 +71,12 @@ std::unique_ptr<EventSource> make_robson(Parameters& parameters, std::uint64_t s
                             {config.size_bytes_min, kGeneratedSizeBytesMax});
   require_few_blocks(parameters, "live_bytes", config.live_bytes, config.size_bytes_min);
   config.round_count = parameters.number("rounds", 1, {1, UINT32_MAX});
-  return make_generated<CoroutineProgram<RobsonConfig, write_robson>>(
-      parameters, {.name = "robson", .seed = seed}, config);
+  return make_coroutine<write_robson>(parameters, {.name = "robson", .seed = seed}, config);
 }
 
 }  // namespace
 
-extern const GeneratorEntry kRobsonGenerator;
-constinit const GeneratorEntry kRobsonGenerator{
+extern constinit const GeneratorEntry kRobsonGenerator{
     "robson", "robson:live_bytes=4GiB,size_min=2MiB,size_max=512MiB",
     "fills with one size, frees every other block, doubles the size: the worst case for first fit",
     make_robson};

@@ -8,7 +8,6 @@
 #include "workloads/patterns/octave_sizes.h"
 #include "workloads/patterns/sized_blocks.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
@@ -55,14 +54,12 @@ std::unique_ptr<EventSource> make_sawtooth(Parameters& parameters, std::uint64_t
   config.tooth_count = parameters.number("teeth", 20, {1, UINT32_MAX});
   config.syncs = parameters.flag("sync", false);
   config.empties = parameters.flag("empty_cache", false);
-  return make_generated<CoroutineProgram<SawtoothConfig, write_sawtooth>>(
-      parameters, {.name = "sawtooth", .seed = seed}, config);
+  return make_coroutine<write_sawtooth>(parameters, {.name = "sawtooth", .seed = seed}, config);
 }
 
 }  // namespace
 
-extern const GeneratorEntry kSawtoothGenerator;
-constinit const GeneratorEntry kSawtoothGenerator{
+extern constinit const GeneratorEntry kSawtoothGenerator{
     "sawtooth", "sawtooth:peak_bytes=4GiB,floor_bytes=512MiB,order=random,teeth=20",
     "live bytes climb to a peak and fall back, again and again: what a cache keeps of the peak",
     make_sawtooth};

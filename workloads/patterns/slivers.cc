@@ -8,7 +8,6 @@
 #include "base/bytes.h"
 #include "workloads/patterns/octave_sizes.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
@@ -67,14 +66,12 @@ std::unique_ptr<EventSource> make_slivers(Parameters& parameters, std::uint64_t 
   config.pin_bytes = parameters.size_bytes("pin_bytes", std::min(2 * kMiB, config.sliver_bytes),
                                            {0, config.sliver_bytes});
   require_live_bytes(parameters, "count", config.count, config.size_bytes);
-  return make_generated<CoroutineProgram<SliversConfig, write_slivers>>(
-      parameters, {.name = "slivers", .seed = seed}, config);
+  return make_coroutine<write_slivers>(parameters, {.name = "slivers", .seed = seed}, config);
 }
 
 }  // namespace
 
-extern const GeneratorEntry kSliversGenerator;
-constinit const GeneratorEntry kSliversGenerator{
+extern constinit const GeneratorEntry kSliversGenerator{
     "slivers", "slivers:size_bytes=64MiB,count=64,sliver_bytes=4MiB,rounds=8",
     "blocks replaced by slightly smaller ones, with pins in what is left: the case against best "
     "fit",

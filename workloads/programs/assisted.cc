@@ -14,7 +14,6 @@
 #include "workloads/model/transformer.h"
 #include "workloads/programs/assisted.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generated_source.h"
 
 namespace allocmark {
 namespace {
@@ -182,9 +181,7 @@ void Assisted::end_target_pass(Var logits) {
 }
 
 void Assisted::end_request() {
-  for (Tensor* gone : {&candidate_scores_, &tokens_, &ids_, &outputs_, &exact_, &copied_}) {
-    gone->reset();
-  }
+  drop({&candidate_scores_, &tokens_, &ids_, &outputs_, &exact_, &copied_});
   target_ids_.end();
   target_->cache.end_batch();
   draft_->cache.end_batch();
@@ -211,7 +208,7 @@ void Assisted::count_right() {
 
 std::unique_ptr<EventSource> make_assisted(Parameters& parameters, const GeneratedTraits& traits,
                                            const AssistedConfig& config) {
-  return make_generated<RunningProgram<Assisted>>(parameters, traits, config);
+  return make_running<Assisted>(parameters, traits, config);
 }
 
 }  // namespace allocmark

@@ -20,7 +20,6 @@
 #include "workloads/programs/assisted.h"
 #include "workloads/programs/infer_options.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
@@ -118,8 +117,7 @@ Coroutine Inference::run() {
     }
   }
   drop({&hidden_, &answer_});
-  tokens_.reset();
-  given_mask_.reset();
+  drop({&tokens_, &given_mask_});
   batch_->mark("end");
   cache_.clear();
   model_.reset();
@@ -219,8 +217,7 @@ void Inference::return_states() {
         tape(), std::move(hidden),
         {.batch = batch_size_, .length = length_, .hidden = config_.setup.model.hidden});
     embeddings.drop();
-    tokens_.reset();
-    given_mask_.reset();
+    drop({&tokens_, &given_mask_});
     return;
   }
   if (config_.setup.model.image > 0) {
@@ -229,8 +226,7 @@ void Inference::return_states() {
     answer.drop();
   } else if (config_.setup.predicts_words) {
     drop({&hidden, &answer});
-    tokens_.reset();
-    given_mask_.reset();
+    drop({&tokens_, &given_mask_});
   }
   tokens_.reset();
   hidden_ = std::move(hidden);
@@ -294,13 +290,12 @@ std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t se
   }
   const GeneratedTraits traits{.name = "infer-" + parameters.variant(), .seed = seed};
   if (draft) return make_assisted(parameters, traits, assisted);
-  return make_generated<RunningProgram<Inference>>(parameters, traits, config);
+  return make_running<Inference>(parameters, traits, config);
 }
 
 }  // namespace
 
-extern const GeneratorEntry kInferGenerator;
-constinit const GeneratorEntry kInferGenerator{
+extern constinit const GeneratorEntry kInferGenerator{
     "infer", "infer:llama-3-8b,requests=64,batch=8,lengths=conv,kv=concat",
     "variable-length inference: padded prompts, then token by token with a growing KV cache",
     make_infer};

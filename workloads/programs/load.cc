@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
@@ -155,13 +154,12 @@ std::unique_ptr<EventSource> make_load(Parameters& parameters, std::uint64_t see
   config.pool_bytes = of_layers("pool_bytes");
   config.profile_bytes = of_layers("profile_bytes");
   config.host_bytes = of_layers("host_bytes");
-  return make_generated<RunningProgram<Load>>(parameters, {.name = "load", .seed = seed}, config);
+  return make_running<Load>(parameters, {.name = "load", .seed = seed}, config);
 }
 
 }  // namespace
 
-extern const GeneratorEntry kLoadGenerator;
-constinit const GeneratorEntry kLoadGenerator{
+extern constinit const GeneratorEntry kLoadGenerator{
     "load", "load:layers=64,first_bytes=530MiB,second_bytes=270MiB,copies=2,pool_bytes=16GiB",
     "weights are loaded and converted one by one, then a pool takes what it can: holes that no "
     "later weight fits",

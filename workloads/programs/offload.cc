@@ -51,8 +51,7 @@ std::unique_ptr<EventSource> make_offload(Parameters& parameters, std::uint64_t 
 
 }  // namespace
 
-extern const GeneratorEntry kOffloadGenerator;
-constinit const GeneratorEntry kOffloadGenerator{
+extern constinit const GeneratorEntry kOffloadGenerator{
     "offload", "offload:optimizer,library=fsdp,model=llama-3.2-1b,steps=3",
     "pinned memory of the host: optimizer states, checkpoints, data loading, KV caches, streamed "
     "weights; ask 'allocmark pinned --workload'",

@@ -308,8 +308,7 @@ std::unique_ptr<EventSource> make_offload_loader(Parameters& parameters, std::ui
   config.step_ns = parameters.number("step_us", 20'000, {1, 60'000'000}) * 1000;
   config.syncs = parameters.flag("sync", true);
   config.bus_gbs = read_bus_gbs(parameters);
-  return make_generated<RunningProgram<PinningLoader>>(parameters,
-                                                       {.name = "offload", .seed = seed}, config);
+  return make_running<PinningLoader>(parameters, {.name = "offload", .seed = seed}, config);
 }
 
 std::unique_ptr<EventSource> make_offload_kv_cache(Parameters& parameters, std::uint64_t seed) {
@@ -333,8 +332,8 @@ std::unique_ptr<EventSource> make_offload_kv_cache(Parameters& parameters, std::
     config.hit_percent = parameters.number("hit_percent", 30, {0, 100});
   }
   config.bus_gbs = read_bus_gbs(parameters);
-  return make_generated<RunningProgram<HostKvCache>>(
-      parameters, {.name = "offload", .seed = seed, .stream_count = 2}, config);
+  return make_running<HostKvCache>(parameters, {.name = "offload", .seed = seed, .stream_count = 2},
+                                   config);
 }
 
 std::unique_ptr<EventSource> make_offload_weights(Parameters& parameters, std::uint64_t seed) {
@@ -343,7 +342,7 @@ std::unique_ptr<EventSource> make_offload_weights(Parameters& parameters, std::u
   config.pass_count = parameters.number("passes", 2, {0, 100'000});
   config.compute_ns = parameters.number("layer_us", 2000, {1, 1'000'000}) * 1000;
   config.bus_gbs = read_bus_gbs(parameters);
-  return make_generated<RunningProgram<StreamedWeights>>(
+  return make_running<StreamedWeights>(
       parameters, {.name = "offload", .seed = seed, .stream_count = 2}, std::move(config));
 }
 

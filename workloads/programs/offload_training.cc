@@ -297,7 +297,7 @@ std::unique_ptr<EventSource> make_offload_optimizer(Parameters& parameters, std:
   config.compute_ns = parameters.number("layer_us", 2000, {1, 1'000'000}) * 1000;
   config.update_ns = parameters.number("update_us", 300, {0, 1'000'000}) * 1000;
   config.bus_gbs = read_bus_gbs(parameters);
-  return make_generated<RunningProgram<OffloadedOptimizer>>(
+  return make_running<OffloadedOptimizer>(
       parameters, {.name = "offload", .seed = seed, .stream_count = 2}, std::move(config));
 }
 
@@ -314,7 +314,7 @@ std::unique_ptr<EventSource> make_offload_checkpoint(Parameters& parameters, std
   config.save_count = parameters.number("saves", 3, {1, 100'000});
   config.write_gbs = parameters.number("write_gbs", 5, {1, 1000});
   config.bus_gbs = read_bus_gbs(parameters);
-  return make_generated<RunningProgram<StagedCheckpoint>>(
+  return make_running<StagedCheckpoint>(
       parameters, {.name = "offload", .seed = seed, .stream_count = 2}, std::move(config));
 }
 

@@ -11,7 +11,6 @@
 #include "workloads/model/functions.h"
 #include "workloads/model/liger.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
@@ -254,14 +253,12 @@ std::unique_ptr<EventSource> make_operator(Parameters& parameters, std::uint64_t
   }
   config.workspace_bytes = parameters.number("workspace_kib", 32'768, {1, 1'048'576}) << 10;
   config.step_count = parameters.number("steps", 3, {1, 1'000'000});
-  return make_generated<RunningProgram<OperatorRun>>(parameters, {.name = "operator", .seed = seed},
-                                                     config);
+  return make_running<OperatorRun>(parameters, {.name = "operator", .seed = seed}, config);
 }
 
 }  // namespace
 
-extern const GeneratorEntry kOperatorGenerator;
-constinit const GeneratorEntry kOperatorGenerator{
+extern constinit const GeneratorEntry kOperatorGenerator{
     "operator", "operator:rms_norm,rows=2048,hidden=4096,by=torch,mode=full,steps=100",
     "one operator alone, forward and backward, as a benchmark repeats it", make_operator};
 

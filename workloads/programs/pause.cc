@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/random.h"
-#include "workloads/trace/generated_source.h"
+#include "workloads/trace/coroutine_program.h"
 #include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
@@ -18,31 +18,18 @@ struct PauseConfig {
   std::uint64_t size_min = 512, size_max = std::uint64_t{16} << 20;
 };
 
-class Pause {
- public:
-  using Config = PauseConfig;
-  Pause(const PauseConfig& config, std::uint64_t seed, EventBatch* batch)
-      : config_(config), random_(seed), batch_(batch) {}
-
-  bool advance() {
-    if (taken_ == 0) batch_->mark("pause");
-    // They lie where the job before had its blocks: in the cache, before it is given back.
-    for (int i = 0; i < 1000 && taken_ < config_.leftover_count; ++i, ++taken_) {
-      const std::uint64_t size_bytes = random_.between(config_.size_min, config_.size_max);
-      static_cast<void>(batch_->allocate({.size_bytes = size_bytes}));
-    }
-    if (taken_ < config_.leftover_count) return true;
-    batch_->sync();
-    if (config_.trims) batch_->trim();
-    return false;
+Coroutine write_pause(PauseConfig config, std::uint64_t seed, EventBatch* batch) {
+  Random random(seed);
+  batch->mark("pause");
+  // They lie where the job before had its blocks: in the cache, before it is given back.
+  for (std::uint64_t i = 0; i < config.leftover_count; ++i) {
+    const std::uint64_t size_bytes = random.between(config.size_min, config.size_max);
+    static_cast<void>(batch->allocate({.size_bytes = size_bytes}));
+    co_await room_in(batch);
   }
-
- private:
-  PauseConfig config_;
-  Random random_;
-  EventBatch* batch_;
-  std::uint64_t taken_ = 0;
-};
+  batch->sync();
+  if (config.trims) batch->trim();
+}
 
 std::unique_ptr<EventSource> make_pause(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
@@ -56,13 +43,12 @@ std::unique_ptr<EventSource> make_pause(Parameters& parameters, std::uint64_t se
   }
   parameters.refuse_if(config.size_max < config.size_min, "size_max",
                        "at least size_min = " + std::to_string(config.size_min), config.size_max);
-  return make_generated<Pause>(parameters, {.name = "pause", .seed = seed}, config);
+  return make_coroutine<write_pause>(parameters, {.name = "pause", .seed = seed}, config);
 }
 
 }  // namespace
 
-extern const GeneratorEntry kPauseGenerator;
-constinit const GeneratorEntry kPauseGenerator{
+extern constinit const GeneratorEntry kPauseGenerator{
     "pause", "pause:empty_cache=1,leftovers=2000",
     "between two jobs in one process: waits, gives cached memory back, leaves blocks behind",
     make_pause};

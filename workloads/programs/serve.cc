@@ -20,7 +20,6 @@
 #include "workloads/serving/scheduler.h"
 #include "workloads/serving/serve_options.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
@@ -345,14 +344,13 @@ std::unique_ptr<EventSource> make_serve(Parameters& parameters, std::uint64_t se
   refuse_trained_only(parameters, model);
   const std::uint64_t ranks = read_tensor_ranks(parameters, &model);
   const ServeConfig config = read_serve_config(parameters, model, ranks);
-  return make_generated<RunningProgram<Server>>(
-      parameters, {.name = "serve-" + parameters.variant(), .seed = seed}, config);
+  return make_running<Server>(parameters, {.name = "serve-" + parameters.variant(), .seed = seed},
+                              config);
 }
 
 }  // namespace
 
-extern const GeneratorEntry kServeGenerator;
-constinit const GeneratorEntry kServeGenerator{
+extern constinit const GeneratorEntry kServeGenerator{
     "serve", "serve:llama-3-8b,requests=64,arrivals=gamma,cv_percent=300,kv=paged",
     "a server under open-loop arrivals: continuous batching, chunked prompts, beam search, draft "
     "models; embeddings with BERT",

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
@@ -268,13 +267,12 @@ std::unique_ptr<EventSource> make_sleep(Parameters& parameters, std::uint64_t se
     config.other_block_bytes = size_bytes("other_block_bytes", std::uint64_t{256} << 20, 1 << 20);
     config.keeps_other = parameters.choice("other", {"returned", "kept"}) == 1;
   }
-  return make_generated<RunningProgram<Sleep>>(parameters, {.name = "sleep", .seed = seed}, config);
+  return make_running<Sleep>(parameters, {.name = "sleep", .seed = seed}, config);
 }
 
 }  // namespace
 
-extern const GeneratorEntry kSleepGenerator;
-constinit const GeneratorEntry kSleepGenerator{
+extern constinit const GeneratorEntry kSleepGenerator{
     "sleep", "sleep:layers=32,hidden=4096,ffn=14336,graphs=1,cycles=3",
     "a server that sleeps and wakes: weights and cache in a MemPool each, loaded through a wider "
     "type; a job beside it may keep what it took",

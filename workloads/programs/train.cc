@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "workloads/programs/training.h"
-#include "workloads/trace/generated_source.h"
+#include "workloads/trace/coroutine_program.h"
 #include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
@@ -17,7 +17,7 @@ std::unique_ptr<EventSource> make_train(Parameters& parameters, std::uint64_t se
   const bool is_parallel = config.setup.parallel.rank_count() > 1;
   const std::uint32_t stream_count =
       is_parallel ? ShardedParameters::stream_count(config.setup.parallel.replicas) : 1;
-  return make_generated<Training>(
+  return make_running<Training>(
       parameters,
       {.name = "train-" + parameters.variant(), .seed = seed, .stream_count = stream_count},
       config);
@@ -25,8 +25,7 @@ std::unique_ptr<EventSource> make_train(Parameters& parameters, std::uint64_t se
 
 }  // namespace
 
-extern const GeneratorEntry kTrainGenerator;
-constinit const GeneratorEntry kTrainGenerator{
+extern constinit const GeneratorEntry kTrainGenerator{
     "train", "train:gpt2-124m,batch=8,seq=1024,steps=4",
     "transformer training steps as eager PyTorch allocates them: autocast, checkpointing, AdamW",
     make_train};

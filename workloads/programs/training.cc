@@ -26,34 +26,48 @@ Training::Training(const TrainConfig& config, std::uint64_t seed, EventBatch* ba
   tape().set_hands_out_at_end(config.setup.compiled == Compiled::Whole);
 }
 
-bool Training::advance() {
-  switch (phase_) {
-    case Phase::Start:
-      start();
-      break;
-    case Phase::BeginPass:
-      begin_pass();
-      break;
-    case Phase::Forward:
-      forward_layer();
-      break;
-    case Phase::EndForward:
+Coroutine Training::run() {
+  start();
+  co_await room_in(batch_);
+  bool evaluates = config_.step_count == 0;
+  while (true) {
+    if (evaluates) begin_evaluation();
+    for (; evaluates && eval_index_ < config_.eval_batches; ++eval_index_) {
+      begin_evaluation_batch();
+      while (layer_ < layer_end_) {
+        co_await room_in(batch_);
+        forward_layer();
+      }
       end_forward();
-      break;
-    case Phase::Backward:
-      backward();
-      break;
-    case Phase::Optimize:
-      optimize();
-      break;
-    case Phase::Evaluate:
-      evaluate();
-      break;
-    case Phase::End:
-      end();
-      return false;
+      co_await room_in(batch_);
+    }
+    if (evaluates) end_evaluation();
+    if (step_ == config_.step_count) break;
+    batch_->mark("step", step_);
+    const std::uint64_t pass_count = pipeline_pass_count(config_.pipeline());
+    for (pass_index_ = 0; pass_index_ < pass_count; ++pass_index_) {
+      const PipelinePass next = pipeline_pass(config_.pipeline(), pass_index_);
+      if (next.is_forward) {
+        begin_pass(next);
+        if (runs_compiled_gpt2()) break;
+        while (layer_ < layer_end_) {
+          co_await room_in(batch_);
+          forward_layer();
+        }
+        end_forward();
+      } else {
+        find_pass(next);
+        begin_backward();
+        while (backward()) co_await room_in(batch_);
+        end_backward();
+      }
+      co_await room_in(batch_);
+    }
+    optimize();
+    evaluates = after_step();
+    co_await room_in(batch_);
   }
-  return true;
+  end();
 }
 
 void Training::mark_phase(const char* label) {
@@ -68,12 +82,7 @@ void Training::start() {
         {.data = {}, .count = 0, .width = config_.setup.wide_bytes, .trainable = true});
   }
   wrap();
-  phase_ = Phase::BeginPass;
-  if (config_.step_count == 0) {
-    begin_evaluation();
-    return;
-  }
-  if (config_.resume_at == 0) resume();
+  if (config_.step_count > 0 && config_.resume_at == 0) resume();
 }
 
 // Data parallel wrappers come after the model.
@@ -145,21 +154,19 @@ std::uint64_t Training::next_length(std::uint64_t index) {
   return config_.sequences[index % config_.sequences.size()];
 }
 
-void Training::begin_pass() {
-  if (pass_index_ == 0) batch_->mark("step", step_);
-  const PipelinePass next = pipeline_pass(config_.pipeline(), pass_index_);
-  if (!next.is_forward) {
-    for (std::size_t i = 0; i < passes_.size(); ++i) {
-      const Pass& found = passes_[i];
-      if (!found.in_flight || found.micro_batch != next.micro_batch || found.chunk != next.chunk) {
-        continue;
-      }
-      activate(i);
-      break;
+// The pass whose backward is next.
+void Training::find_pass(const PipelinePass& next) {
+  for (std::size_t i = 0; i < passes_.size(); ++i) {
+    const Pass& found = passes_[i];
+    if (!found.in_flight || found.micro_batch != next.micro_batch || found.chunk != next.chunk) {
+      continue;
     }
-    begin_backward();
-    return;
+    activate(i);
+    break;
   }
+}
+
+void Training::begin_pass(const PipelinePass& next) {
   activate(free_pass());
   pass().length = config_.sequences.front();
   make_stage_buffers();
@@ -191,7 +198,6 @@ void Training::begin_forward(std::uint64_t index) {
   }
   layer_ = 0;
   layer_end_ = config_.setup.own_layer_count();
-  phase_ = Phase::Forward;
 }
 
 // PyTorch's stages have a buffer for every micro batch from their first step on; Megatron-LM makes
@@ -266,7 +272,7 @@ void Training::forward_layer() {
   end_segment(&output);
   if (sharded_) output = sharded_->end_layer(layer_, std::move(output));
   stream_ = std::move(output);
-  if (++layer_ == layer_end_) phase_ = Phase::EndForward;
+  ++layer_;
 }
 
 void Training::end_forward() {
@@ -300,12 +306,8 @@ void Training::end_forward() {
   if (sharded_) sharded_->end_forward();
   if (evaluating_) {
     join_batch();
-    end_evaluation();
-    return;
+    end_evaluation_batch();
   }
-  ++pass_index_;
-  // Without a pipeline the backward follows at once.
-  phase_ = Phase::BeginPass;
 }
 
 void Training::send() {
@@ -339,13 +341,12 @@ void Training::begin_backward() {
   }
   tape().begin_backward(own.output, std::move(gradient));
   if (sharded_) sharded_->begin_backward();
-  phase_ = Phase::Backward;
 }
 
-void Training::backward() {
-  const auto recompute = [this](const SegmentInput& segment) { return model_->recompute(segment); };
-  if (tape().backward(64, recompute)) return;
-  end_backward();
+// Some nodes; false once all are done.
+bool Training::backward() {
+  return tape().backward(
+      64, [this](const SegmentInput& segment) { return model_->recompute(segment); });
 }
 
 void Training::end_backward() {
@@ -366,12 +367,8 @@ void Training::end_backward() {
     own.output.drop();
     own.new_arguments.clear();
     own.arguments.clear();
-    own.received.reset();
-    own.tokens.reset();
-    own.labels.reset();
+    drop({&own.received, &own.tokens, &own.labels});
   }
-  phase_ =
-      ++pass_index_ == pipeline_pass_count(config_.pipeline()) ? Phase::Optimize : Phase::BeginPass;
 }
 
 }  // namespace allocmark

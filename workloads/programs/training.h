@@ -12,8 +12,10 @@
 #include "workloads/model/compiled_gpt2.h"
 #include "workloads/model/grad_scaler.h"
 #include "workloads/model/megatron_buffers.h"
+#include "workloads/model/pipeline.h"
 #include "workloads/model/sharded_parameters.h"
 #include "workloads/programs/train_options.h"
+#include "workloads/trace/coroutine_program.h"
 #include "workloads/trace/event_batch.h"
 
 namespace allocmark {
@@ -23,11 +25,9 @@ class Training {
   using Config = TrainConfig;
   Training(const TrainConfig& config, std::uint64_t seed, EventBatch* batch);
 
-  // One phase, one layer of the forward, or some nodes of the backward per call.
-  bool advance();
+  Coroutine run();
 
  private:
-  enum class Phase { Start, BeginPass, Forward, EndForward, Backward, Optimize, Evaluate, End };
   // A forward whose backward is still to come, or an evaluation whose graph is kept.
   struct Pass {
     Graph graph;
@@ -49,7 +49,8 @@ class Training {
 
   void start();
   void wrap();
-  void begin_pass();
+  void begin_pass(const PipelinePass& next);
+  void find_pass(const PipelinePass& next);
   // `index`: of the batch, which decides its lengths.
   void begin_forward(std::uint64_t index);
   void make_batch();
@@ -74,14 +75,16 @@ class Training {
   void end_forward();
   void send();
   void begin_backward();
-  void backward();
+  [[nodiscard]] bool backward();
   void end_backward();
   void optimize();
   void step(const std::vector<OptimizedTensor>& tensors);
-  void after_step();
+  // Whether an evaluation follows.
+  [[nodiscard]] bool after_step();
   void release_gradients();
   void begin_evaluation();
-  void evaluate();
+  void begin_evaluation_batch();
+  void end_evaluation_batch();
   void end_evaluation();
   void save();
   void resume();
@@ -120,7 +123,6 @@ class Training {
   std::vector<Tensor> stage_buffers_;  // torch.distributed.pipelining's, for every micro batch
   std::size_t stage_input_ = 0;        // pipeline: the parameter that stands for a received tensor
   Var stream_;
-  Phase phase_ = Phase::Start;
   std::uint64_t step_ = 0;
   std::uint64_t pass_index_ = 0;
   std::uint64_t layer_ = 0;  // of this rank

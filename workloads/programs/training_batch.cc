@@ -117,10 +117,8 @@ const Tensor& Training::labels_of(const Pass& pass) {
 }
 
 void Training::release_batch(Pass* pass) {
-  for (Tensor* held : {&pass->tokens, &pass->given_mask, &pass->labels, &pass->shifted_labels,
-                       &pass->positions, &pass->noise, &pass->times, &pass->images}) {
-    held->reset();
-  }
+  drop({&pass->tokens, &pass->given_mask, &pass->labels, &pass->shifted_labels, &pass->positions,
+        &pass->noise, &pass->times, &pass->images});
 }
 
 }  // namespace allocmark

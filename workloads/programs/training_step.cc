@@ -38,7 +38,6 @@ void Training::run_compiled_gpt2() {
   compiled_->backward();
   if (!config_.keeps_batch) own.tokens.reset();
   own.in_flight = false;
-  phase_ = Phase::Optimize;
 }
 
 void Training::release_gradients() {
@@ -67,9 +66,7 @@ void Training::optimize() {
     if (config_.zero_grad == ZeroGrad::AfterStep) release_gradients();
   }
   step_losses_.clear();
-  pass_index_ = 0;
   ++step_;
-  after_step();
 }
 
 void Training::step(const std::vector<OptimizedTensor>& tensors) {
@@ -85,15 +82,14 @@ void Training::step(const std::vector<OptimizedTensor>& tensors) {
   }
 }
 
-void Training::after_step() {
+bool Training::after_step() {
   if (config_.save_every > 0 && step_ % config_.save_every == 0) save();
   if (config_.eval_every > 0 && step_ % config_.eval_every == 0) {
     batch_->mark("eval");
-    begin_evaluation();
-    return;
+    return true;
   }
   if (config_.resume_at == step_) resume();
-  phase_ = step_ == config_.step_count ? Phase::End : Phase::BeginPass;
+  return false;
 }
 
 void Training::begin_evaluation() {
@@ -103,11 +99,10 @@ void Training::begin_evaluation() {
   model_->set_kept_outputs(nullptr);
   if (config_.caches_in_evaluation) model_->set_cache(&cache_);
   tape().set_grad_enabled(config_.eval_grad);
-  phase_ = Phase::Evaluate;
 }
 
 // One batch; its forward runs layer by layer as in training.
-void Training::evaluate() {
+void Training::begin_evaluation_batch() {
   // The training's own pass is the first; a graph that is kept needs one of its own.
   if (config_.eval_grad) {
     std::size_t next = 1;
@@ -123,7 +118,7 @@ void Training::evaluate() {
   begin_forward(eval_index_);
 }
 
-void Training::end_evaluation() {
+void Training::end_evaluation_batch() {
   // `loss` is bound to the new one, and with it goes the last graph.
   if (config_.eval_grad && !config_.keeps_eval_losses && last_eval_pass_ != 0) {
     const std::size_t newest = active_;
@@ -133,8 +128,9 @@ void Training::end_evaluation() {
     activate(newest);
   }
   last_eval_pass_ = active_;
-  phase_ = Phase::Evaluate;
-  if (++eval_index_ < config_.eval_batches) return;
+}
+
+void Training::end_evaluation() {
   // A list goes from its last element to its first.
   for (std::size_t i = passes_.size(); config_.eval_grad && --i > 0;) {
     activate(i);
@@ -153,7 +149,6 @@ void Training::end_evaluation() {
   model_->set_cache(config_.keeps_cache ? &cache_ : nullptr);
   if (config_.keeps_outputs) model_->set_kept_outputs(&kept_outputs_);
   tape().set_grad_enabled(true);
-  phase_ = step_ == config_.step_count ? Phase::End : Phase::BeginPass;
 }
 
 // torch.save copies tensor by tensor to the host: no device memory, but the host waits.
@@ -209,9 +204,7 @@ void Training::end() {
   stage_buffers_.clear();
   model_.reset();
   for (Pass& own : passes_) {
-    own.tokens.reset();
-    own.labels.reset();
-    own.given_mask.reset();
+    drop({&own.tokens, &own.labels, &own.given_mask});
     release_batch(&own);
     own.loss.reset();
     own.arguments.clear();

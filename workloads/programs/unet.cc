@@ -10,7 +10,6 @@
 #include "workloads/model/optimizer.h"
 #include "workloads/model/unet.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
@@ -85,7 +84,7 @@ class UnetTraining {
 
   void end() {
     optimizer_.clear();
-    for (Tensor* held : {&images_, &noise_, &times_, &predicted_, &loss_}) held->reset();
+    drop({&images_, &noise_, &times_, &predicted_, &loss_});
     tape_.reset();
     batch_->mark("end");
   }
@@ -140,14 +139,12 @@ std::unique_ptr<EventSource> make_unet(Parameters& parameters, std::uint64_t see
   config.optimizer =
       static_cast<OptimizerKind>(parameters.choice("optimizer", {"adamw", "adamw_fused", "sgd"}));
   config.kernels = parameters.flag("kernels", false);
-  return make_generated<RunningProgram<UnetTraining>>(parameters, {.name = "unet", .seed = seed},
-                                                      config);
+  return make_running<UnetTraining>(parameters, {.name = "unet", .seed = seed}, config);
 }
 
 }  // namespace
 
-extern const GeneratorEntry kUnetGenerator;
-constinit const GeneratorEntry kUnetGenerator{
+extern constinit const GeneratorEntry kUnetGenerator{
     "unet", "unet:channels=128/256/256,attention=0/1/0,image=64,batch=16,steps=4",
     "training steps of a denoising UNet: convolutions, GroupNorm, and a way down that joins the "
     "way "

@@ -7,18 +7,20 @@
 //       co_await room_in(batch);
 //     }
 //   }
-//   make_generated<CoroutineProgram<CombConfig, write>>(...)
+//   make_coroutine<write>(parameters, {.name = "comb", .seed = seed}, config)
 //
 // Parameters of the coroutine are taken by value: it outlives the call. Where a program is a class,
-// its member run() is the coroutine: make_generated<RunningProgram<Sleep>>(...).
+// its member run() is the coroutine: make_running<Sleep>(...).
 #pragma once
 
 #include <coroutine>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <utility>
 
 #include "workloads/trace/event_batch.h"
+#include "workloads/trace/generated_source.h"
 #include "workloads/trace/source.h"
 
 namespace allocmark {
@@ -91,5 +93,18 @@ class RunningProgram {
   Program program_;
   Coroutine coroutine_;  // runs in the program, so it goes first
 };
+
+// As make_generated().
+template <auto kWrite, typename Config>
+std::unique_ptr<EventSource> make_coroutine(Parameters& parameters, GeneratedTraits traits,
+                                            Config config) {
+  return make_generated<CoroutineProgram<Config, kWrite>>(parameters, std::move(traits),
+                                                          std::move(config));
+}
+template <typename Program>
+std::unique_ptr<EventSource> make_running(Parameters& parameters, GeneratedTraits traits,
+                                          typename Program::Config config) {
+  return make_generated<RunningProgram<Program>>(parameters, std::move(traits), std::move(config));
+}
 
 }  // namespace allocmark

@@ -1,6 +1,7 @@
 // Turns a program that emits events piece by piece into an event source. A program has a Config, is
 // made from (config, seed, batch), and advance() appends some events (a few thousand at most) and
-// returns false at its end. make_generated() is the end of every generator's make function.
+// returns false at its end. make_generated(), or what coroutine_program.h makes of it, is the end
+// of every generator's make function.
 #pragma once
 
 #include <algorithm>

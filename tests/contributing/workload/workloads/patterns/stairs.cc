@@ -6,7 +6,6 @@
 #include "base/bytes.h"
 #include "workloads/patterns/octave_sizes.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generated_source.h"
 #include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
@@ -39,14 +38,12 @@ std::unique_ptr<EventSource> make_stairs(Parameters& parameters, std::uint64_t s
   config.step_bytes = parameters.size_bytes("step_bytes", kMiB, {1, kGiB});
   config.step_count = parameters.number("steps", 64, {1, 10'000});
   config.flight_count = parameters.number("flights", 10, {1, UINT32_MAX});
-  return make_generated<CoroutineProgram<StairsConfig, write_stairs>>(
-      parameters, {.name = "stairs", .seed = seed}, config);
+  return make_coroutine<write_stairs>(parameters, {.name = "stairs", .seed = seed}, config);
 }
 
 }  // namespace
 
-extern const GeneratorEntry kStairsGenerator;
-constinit const GeneratorEntry kStairsGenerator{
+extern constinit const GeneratorEntry kStairsGenerator{
     "stairs", "stairs:step_bytes=1MiB,steps=64,flights=10",
     "blocks that grow by one step each, freed newest first", make_stairs};
 
