@@ -45,6 +45,15 @@ struct AllocateResult {
   AllocateStatus status = AllocateStatus::Ok;
 };
 
+/// What a request gets for which there is no memory.
+inline constexpr AllocateResult kOutOfMemory{.pointer = nullptr,
+                                             .status = AllocateStatus::OutOfMemory};
+/// The block at the address; out of memory where there is none.
+[[nodiscard]] inline AllocateResult result_at(std::optional<std::uint64_t> address) {
+  if (!address) return kOutOfMemory;
+  return {.pointer = reinterpret_cast<void*>(*address), .status = AllocateStatus::Ok};
+}
+
 /// What the backend holds now, in bytes. A field the backend cannot know is nullopt, never 0.
 struct MemoryStats {
   /// Handed out and not given back, rounded as the backend rounds.
@@ -160,6 +169,12 @@ struct PoolCall {
 /// An allocator under test.
 class Backend {
  public:
+  /// Nothing is taken yet.
+  Backend() = default;
+  /// What it holds is its own.
+  Backend(const Backend&) = delete;
+  /// What it holds is its own.
+  Backend& operator=(const Backend&) = delete;
   /// Gives all memory back to the device, also blocks that are still live.
   virtual ~Backend() = default;
 

@@ -6,16 +6,13 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 
-#include "allocators/backend/result_at.h"
 #include "allocators/backend/stream_uses.h"
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/device_memory.h"
 #include "allocators/cuda/streams.h"
 #include "base/bytes.h"
-#include "base/error.h"
 
 namespace allocmark {
 namespace {
@@ -64,7 +61,6 @@ const Flavour& ort() {
 struct BfcConf {
   HeapOptions heap;  // its limit: that of the config string; 0: none
   double fraction = 1;
-  std::optional<ErrorText> error;
 };
 
 // A key of ONNX Runtime's arena.
@@ -85,14 +81,9 @@ void read_arena_key(ConfReader& reader, const ConfPair& pair, HeapOptions* heap)
   }
 }
 
-BfcConf read_conf(const Flavour& flavour, std::string_view text) {
-  ConfSplit split = split_conf(text, flavour.keys);
-  BfcConf conf{.heap = bfc::rules_of(flavour.name),
-               .fraction = flavour.fraction,
-               .error = std::move(split.error)};
-  ConfReader reader(conf.error);
+void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs, BfcConf& conf) {
   std::optional<bool> partitions;
-  for (const ConfPair& pair : split.pairs) {
+  for (const ConfPair& pair : pairs) {
     if (pair.key == "fraction") conf.fraction = reader.fraction(pair, false);
     if (pair.key == "allow_growth") conf.heap.allow_growth = reader.boolean(pair);
     if (pair.key == "preallocate") conf.heap.allow_growth = !reader.boolean(pair);
@@ -108,11 +99,16 @@ BfcConf read_conf(const Flavour& flavour, std::string_view text) {
   if (conf.heap.allow_growth) conf.heap.spatial_partitioning = false;
   if (partitions) {
     if (*partitions && conf.heap.allow_growth) {
-      reader.fail(split.pairs.back(), "no spatial_partitioning:True with preallocate:False");
+      reader.fail(pairs.back(), "no spatial_partitioning:True with preallocate:False");
     }
     conf.heap.spatial_partitioning = *partitions;
   }
-  return conf;
+}
+
+ConfResult<BfcConf> read_conf(const Flavour& flavour, std::string_view text) {
+  return read_pairs(text, flavour.keys,
+                    BfcConf{.heap = bfc::rules_of(flavour.name), .fraction = flavour.fraction},
+                    read_keys);
 }
 
 class CudaMallocSource final : public bfc::Source {
@@ -137,8 +133,6 @@ class BfcBackend final : public Backend {
       : limit_bytes_(options.limit_bytes),
         end_(options.spatial_partitioning ? bfc::End::Upper : bfc::End::Lower),
         heap_(options, source_) {}
-  BfcBackend(const BfcBackend&) = delete;
-  BfcBackend& operator=(const BfcBackend&) = delete;
   // Gives back all regions, live blocks too; cudaFree waits for the device's work.
   ~BfcBackend() override = default;
 
@@ -149,7 +143,7 @@ class BfcBackend final : public Backend {
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes,
                                         cudaStream_t /*stream*/) override {
     if (size_bytes == 0) return {};
-    if (size_bytes > kDeviceRequestBytesMax) return result_at(std::nullopt);
+    if (size_bytes > kDeviceRequestBytesMax) return kOutOfMemory;
     const std::lock_guard lock(mutex_);
     return result_at(heap_.allocate({.size_bytes = size_bytes, .end = end_}));
   }
@@ -252,26 +246,20 @@ std::uint64_t limit_of(const BfcConf& conf, std::uint64_t memory_limit_bytes) {
   return conf.heap.limit_bytes > 0 ? conf.heap.limit_bytes : bfc::kNoLimit;
 }
 
-std::unique_ptr<Backend> make(const Flavour& flavour, const BackendOptions& options) {
-  BfcConf conf = read_conf(flavour, options.conf);
-  require_good_conf(conf.error);
-  conf.heap.limit_bytes = limit_of(conf, options.memory_limit_bytes);
-  return std::make_unique<BfcBackend>(conf.heap);
-}
-
 BackendEntry entry_of(const Flavour& flavour) {
-  return {
-      .name = "bfc@" + std::string(flavour.name),
-      .summary = std::string(flavour.summary),
-      .capabilities = {.any_thread = true,
-                       .stream_ordered = false,
-                       .real_memory = true,
-                       .honours_memory_limit = true,
-                       .limit_is_share_of_free = flavour.fraction > 0,
-                       .alignment_bytes = 256},
-      .conf_keys = flavour.keys,
-      .check_conf = [&flavour](std::string_view conf) { return read_conf(flavour, conf).error; },
-      .make = [&flavour](const BackendOptions& options) { return make(flavour, options); }};
+  const auto read = [&flavour](std::string_view text) { return read_conf(flavour, text); };
+  const auto make = [](BfcConf& conf, const BackendOptions& options) {
+    conf.heap.limit_bytes = limit_of(conf, options.memory_limit_bytes);
+    return std::make_unique<BfcBackend>(conf.heap);
+  };
+  return {.name = "bfc@" + std::string(flavour.name),
+          .summary = std::string(flavour.summary),
+          .capabilities = {.any_thread = true,
+                           .honours_memory_limit = true,
+                           .limit_is_share_of_free = flavour.fraction > 0},
+          .conf_keys = flavour.keys,
+          .check_conf = conf_checker(read),
+          .make = conf_maker(read, make)};
 }
 
 }  // namespace

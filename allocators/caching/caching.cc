@@ -52,7 +52,6 @@ BackendCapabilities capabilities_with(std::string_view conf) {
   const bool is_native = conf.find("cudaMallocAsync") == std::string_view::npos;
   return {.any_thread = true,
           .stream_ordered = true,
-          .real_memory = true,
           .honours_memory_limit = true,
           .private_pools = is_native};
 }
@@ -90,13 +89,12 @@ AllocateResult CachingBackend::allocate(std::uint64_t size_bytes, cudaStream_t s
   if (size_bytes == 0) return {};
   // PyTorch refuses tensors of 1 EiB and more before its allocator, whose rounding would wrap.
   constexpr std::uint64_t kTensorBytesEnd = std::uint64_t{1} << 60;
-  if (size_bytes >= kTensorBytesEnd) return {nullptr, AllocateStatus::OutOfMemory};
+  if (size_bytes >= kTensorBytesEnd) return kOutOfMemory;
   const std::lock_guard lock(mutex_);
   const std::optional<std::uint64_t> address =
       native_ ? native_->allocate(size_bytes, number_of(stream))
               : async_->allocate(size_bytes, number_of(stream));
-  if (!address) return {nullptr, AllocateStatus::OutOfMemory};
-  return {reinterpret_cast<void*>(*address), AllocateStatus::Ok};
+  return result_at(address);
 }
 
 void CachingBackend::deallocate(void* pointer, std::uint64_t /*size_bytes*/,

@@ -5,10 +5,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "allocators/backend/result_at.h"
 #include "allocators/backend/stream_uses.h"
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
@@ -16,27 +14,17 @@
 #include "allocators/cuda/streams.h"
 #include "allocators/cupy/heap.h"
 #include "base/bytes.h"
-#include "base/error.h"
 
 namespace allocmark {
 namespace {
 
-const std::vector<std::string>& conf_keys() {
-  static const std::vector<std::string> keys = {"limit", "fraction"};
-  return keys;
-}
-
 struct CupyConf {
   std::uint64_t limit_bytes = 0;  // 0: none
   double fraction = 0;            // of the device's memory; 0: none
-  std::optional<ErrorText> error;
 };
 
-CupyConf read_conf(std::string_view text) {
-  ConfSplit split = split_conf(text, conf_keys());
-  CupyConf conf{.error = std::move(split.error)};
-  ConfReader reader(conf.error);
-  for (const ConfPair& pair : split.pairs) {
+void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs, CupyConf& conf) {
+  for (const ConfPair& pair : pairs) {
     if (pair.key == "limit") {
       conf.limit_bytes = reader.bytes(pair, {.range = {.lowest = 0, .highest = kTiB}});
     } else {
@@ -46,7 +34,6 @@ CupyConf read_conf(std::string_view text) {
       reader.fail(pair, "limit or fraction, as CuPy takes one of them");
     }
   }
-  return conf;
 }
 
 class CudaMallocs final : public cupy::Source {
@@ -60,8 +47,6 @@ class CudaMallocs final : public cupy::Source {
 class CupyBackend final : public Backend {
  public:
   explicit CupyBackend(std::uint64_t limit_bytes) : heap_(source_, limit_bytes) {}
-  CupyBackend(const CupyBackend&) = delete;
-  CupyBackend& operator=(const CupyBackend&) = delete;
   // Gives back all memory, live blocks too; cudaFree waits for the device's work.
   ~CupyBackend() override = default;
 
@@ -70,7 +55,7 @@ class CupyBackend final : public Backend {
   // cudaFree does where the device refuses and cached memory goes back.
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override {
     if (size_bytes == 0) return {};
-    if (size_bytes > kDeviceRequestBytesMax) return result_at(std::nullopt);
+    if (size_bytes > kDeviceRequestBytesMax) return kOutOfMemory;
     const std::lock_guard lock(mutex_);
     return result_at(heap_.allocate({.size_bytes = size_bytes, .stream = number_of(stream)}));
   }
@@ -173,25 +158,22 @@ std::uint64_t limit_of(const CupyConf& conf, std::uint64_t memory_limit_bytes) {
   return static_cast<std::uint64_t>(conf.fraction * static_cast<double>(total_bytes));
 }
 
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  const CupyConf conf = read_conf(options.conf);
-  require_good_conf(conf.error);
+std::unique_ptr<Backend> make(const CupyConf& conf, const BackendOptions& options) {
   return std::make_unique<CupyBackend>(limit_of(conf, options.memory_limit_bytes));
 }
 
 }  // namespace
 
 BackendEntry cupy_entry() {
-  return {.name = "cupy",
-          .summary = "CuPy 14's MemoryPool, rebuilt: best fit with splitting, by stream",
-          .capabilities = {.any_thread = true,
-                           .stream_ordered = true,
-                           .real_memory = true,
-                           .honours_memory_limit = true,
-                           .alignment_bytes = 256},
-          .conf_keys = conf_keys(),
-          .check_conf = [](std::string_view conf) { return read_conf(conf).error; },
-          .make = make};
+  const std::vector<std::string> keys = {"limit", "fraction"};
+  const auto read = conf_reader(keys, CupyConf{}, read_keys);
+  return {
+      .name = "cupy",
+      .summary = "CuPy 14's MemoryPool, rebuilt: best fit with splitting, by stream",
+      .capabilities = {.any_thread = true, .stream_ordered = true, .honours_memory_limit = true},
+      .conf_keys = keys,
+      .check_conf = conf_checker(read),
+      .make = conf_maker(read, make)};
 }
 
 }  // namespace allocmark

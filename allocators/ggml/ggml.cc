@@ -5,7 +5,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "allocators/conf/conf.h"
@@ -14,7 +13,6 @@
 #include "allocators/cuda/device_memory.h"
 #include "allocators/ggml/pools.h"
 #include "allocators/ggml/stream_pools.h"
-#include "base/error.h"
 
 namespace allocmark {
 namespace {
@@ -67,8 +65,6 @@ class StreamPool {
 class GgmlBackend final : public Backend {
  public:
   explicit GgmlBackend(bool flushes) : flushes_(flushes) {}
-  GgmlBackend(const GgmlBackend&) = delete;
-  GgmlBackend& operator=(const GgmlBackend&) = delete;
   // Gives back all memory, live blocks too; cudaFree waits for the device's work.
   ~GgmlBackend() override = default;
 
@@ -148,39 +144,29 @@ class GgmlBackend final : public Backend {
   ggml::StreamPools<StreamPool> pools_;
 };
 
-const std::vector<std::string>& conf_keys() {
-  static const std::vector<std::string> keys = {"flush_on_oom"};
-  return keys;
-}
-
 struct GgmlConf {
   bool flushes = true;
-  std::optional<ErrorText> error;
 };
 
-GgmlConf read_conf(std::string_view text) {
-  ConfSplit split = split_conf(text, conf_keys());
-  GgmlConf conf{.error = std::move(split.error)};
-  ConfReader reader(conf.error);
-  for (const ConfPair& pair : split.pairs) conf.flushes = reader.boolean(pair);
-  return conf;
+void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs, GgmlConf& conf) {
+  for (const ConfPair& pair : pairs) conf.flushes = reader.boolean(pair);
 }
 
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  const GgmlConf conf = read_conf(options.conf);
-  require_good_conf(conf.error);
+std::unique_ptr<Backend> make(const GgmlConf& conf, const BackendOptions& /*options*/) {
   return std::make_unique<GgmlBackend>(conf.flushes);
 }
 
 }  // namespace
 
 BackendEntry ggml_legacy_entry() {
+  const std::vector<std::string> keys = {"flush_on_oom"};
+  const auto read = conf_reader(keys, GgmlConf{}, read_keys);
   return {.name = "ggml_legacy",
           .summary = "llama.cpp's pool of 256 buffers, rebuilt: best fit, never splits",
-          .capabilities = {.any_thread = true, .stream_ordered = true, .real_memory = true},
-          .conf_keys = conf_keys(),
-          .check_conf = [](std::string_view conf) { return read_conf(conf).error; },
-          .make = make};
+          .capabilities = {.any_thread = true, .stream_ordered = true},
+          .conf_keys = keys,
+          .check_conf = conf_checker(read),
+          .make = conf_maker(read, make)};
 }
 
 }  // namespace allocmark

@@ -13,7 +13,6 @@
 #include "allocators/ggml/ggml.h"
 #include "allocators/ggml/stack_pool.h"
 #include "allocators/ggml/stream_pools.h"
-#include "base/error.h"
 
 namespace allocmark {
 namespace {
@@ -63,8 +62,6 @@ class StreamStack {
 class GgmlVmmBackend final : public Backend {
  public:
   explicit GgmlVmmBackend(FreeOrder order) : driver_(nullptr), order_(order) {}
-  GgmlVmmBackend(const GgmlVmmBackend&) = delete;
-  GgmlVmmBackend& operator=(const GgmlVmmBackend&) = delete;
   // Waits for the device and gives back all memory, live blocks too.
   ~GgmlVmmBackend() override { (void)cudaDeviceSynchronize(); }
 
@@ -140,38 +137,26 @@ class GgmlVmmBackend final : public Backend {
   ggml::StreamPools<StreamStack> pools_;
 };
 
-const std::vector<std::string>& conf_keys() {
-  static const std::vector<std::string> keys = {"free_order"};
-  return keys;
-}
+std::vector<std::string> conf_keys() { return {"free_order"}; }
 
-struct GgmlVmmConf {
-  FreeOrder order = FreeOrder::Strict;
-  std::optional<ErrorText> error;
-};
-
-GgmlVmmConf read_conf(std::string_view text) {
-  ConfSplit split = split_conf(text, conf_keys());
-  GgmlVmmConf conf{.error = std::move(split.error)};
-  ConfReader reader(conf.error);
-  for (const ConfPair& pair : split.pairs)
-    conf.order = reader.word(pair, {"strict", "any"}) == 0 ? FreeOrder::Strict : FreeOrder::Any;
-  return conf;
+ConfResult<FreeOrder> read_conf(std::string_view text) {
+  const auto read = [](ConfReader& reader, const std::vector<ConfPair>& pairs, FreeOrder& order) {
+    for (const ConfPair& pair : pairs)
+      order = reader.word(pair, {"strict", "any"}) == 0 ? FreeOrder::Strict : FreeOrder::Any;
+  };
+  return read_pairs(text, conf_keys(), FreeOrder::Strict, read);
 }
 
 BackendCapabilities capabilities_with(std::string_view text) {
-  const bool is_strict = read_conf(text).order == FreeOrder::Strict;
+  const bool is_strict = read_conf(text).conf == FreeOrder::Strict;
   return {.any_thread = !is_strict,
           .stream_ordered = true,
-          .real_memory = true,
           .frees_in_reverse = is_strict,
           .alignment_bytes = StackPool::kAlignmentBytes};
 }
 
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  const GgmlVmmConf conf = read_conf(options.conf);
-  require_good_conf(conf.error);
-  return std::make_unique<GgmlVmmBackend>(conf.order);
+std::unique_ptr<Backend> make(FreeOrder order, const BackendOptions& /*options*/) {
+  return std::make_unique<GgmlVmmBackend>(order);
 }
 
 }  // namespace
@@ -181,8 +166,8 @@ BackendEntry ggml_vmm_entry() {
           .summary = "llama.cpp's pool of virtual memory, rebuilt: a stack of 32 GiB of addresses",
           .capabilities = capabilities_with({}),
           .conf_keys = conf_keys(),
-          .check_conf = [](std::string_view conf) { return read_conf(conf).error; },
-          .make = make,
+          .check_conf = conf_checker(read_conf),
+          .make = conf_maker(read_conf, make),
           .capabilities_with = capabilities_with};
 }
 

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "allocators/backend/backend.h"
-#include "allocators/backend/result_at.h"
 #include "allocators/backend/stream_uses.h"
 #include "allocators/cuda/device_memory.h"
 #include "allocators/cuda/streams.h"
@@ -29,7 +28,7 @@ class StreamPools {
   template <class Make>
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream, Make make) {
     if (size_bytes == 0) return {};
-    if (size_bytes > kDeviceRequestBytesMax) return result_at(std::nullopt);
+    if (size_bytes > kDeviceRequestBytesMax) return kOutOfMemory;
     std::unique_ptr<Pool>& pool = pools_[stream];
     if (pool == nullptr) pool = make();
     const std::optional<std::uint64_t> address = pool->allocate(size_bytes);

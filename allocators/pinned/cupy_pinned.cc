@@ -2,11 +2,7 @@
 // pinned memory flows out; cupy_blocks.h has the rules.
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <string>
-#include <string_view>
 
-#include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/pinned/bounded_driver.h"
 #include "allocators/pinned/cupy_blocks.h"
@@ -27,7 +23,7 @@ class CupyPinnedBackend final : public Backend {
     if (size_bytes == 0) return {};
     const std::scoped_lock lock(mutex_);
     const Address address = blocks_.allocate(size_bytes);
-    if (address == 0) return {.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
+    if (address == 0) return kOutOfMemory;
     return {.pointer = reinterpret_cast<void*>(address), .status = AllocateStatus::Ok};
   }
   // Never blocks. A stream is waited for only where record_stream() named it.
@@ -59,27 +55,20 @@ class CupyPinnedBackend final : public Backend {
   CupyBlocks blocks_;
 };
 
-std::optional<ErrorText> check_conf(std::string_view conf) { return split_conf(conf, {}).error; }
-
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  require_good_conf(check_conf(options.conf));
+std::unique_ptr<Backend> make(NoConf, const BackendOptions& options) {
   return std::make_unique<CupyPinnedBackend>(options.memory_limit_bytes);
 }
 
 }  // namespace
 
 BackendEntry cupy_pinned_entry() {
-  return {.name = "cupy_pinned",
-          .summary = "pinned host memory by CuPy 14's PinnedMemoryPool, rebuilt",
-          .capabilities = {.any_thread = true,
-                           .stream_ordered = false,
-                           .real_memory = true,
-                           .side = MemorySide::Host,
-                           .honours_memory_limit = true,
-                           .alignment_bytes = 256},
-          .conf_keys = {},
-          .check_conf = check_conf,
-          .make = make};
+  return {
+      .name = "cupy_pinned",
+      .summary = "pinned host memory by CuPy 14's PinnedMemoryPool, rebuilt",
+      .capabilities = {.any_thread = true, .side = MemorySide::Host, .honours_memory_limit = true},
+      .conf_keys = {},
+      .check_conf = conf_checker(read_no_conf),
+      .make = conf_maker(read_no_conf, make)};
 }
 
 }  // namespace allocmark

@@ -39,7 +39,7 @@ class HostCachingBackend final : public Backend {
     const std::scoped_lock lock(mutex_);
     if (has_thread_) cache_.background_pass();
     const host_caching::PinnedBlock block = cache_.allocate(size_bytes);
-    if (block.address == 0) return {.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
+    if (block.address == 0) return kOutOfMemory;
     live_bytes_ += block.size_bytes;
     live_[block.address] = block.size_bytes;
     return {.pointer = reinterpret_cast<void*>(block.address), .status = AllocateStatus::Ok};
@@ -105,25 +105,20 @@ std::vector<std::string> pinned_keys(const caching::Rules& rules) {
 }
 
 BackendEntry entry_of(const caching::Rules& rules, std::string name) {
-  return {.name = std::move(name),
-          .summary = fmt::format("pinned host memory by PyTorch {}'s CachingHostAllocator, rebuilt",
-                                 rules.name()),
-          .capabilities = {.any_thread = true,
-                           .stream_ordered = false,
-                           .real_memory = true,
-                           .side = MemorySide::Host,
-                           .honours_memory_limit = true,
-                           .alignment_bytes = 256},
-          .release = rules.name(),
-          .conf_keys = pinned_keys(rules),
-          .check_conf =
-              [&rules](std::string_view conf) { return caching::parse_strict(conf, rules).error; },
-          .make = [&rules](const BackendOptions& options) -> std::unique_ptr<Backend> {
-            const caching::StrictConfig config = caching::parse_strict(options.conf, rules);
-            if (config.error) throw UsageError(*config.error);
-            return std::make_unique<HostCachingBackend>(config.settings,
-                                                        options.memory_limit_bytes);
-          }};
+  return {
+      .name = std::move(name),
+      .summary = fmt::format("pinned host memory by PyTorch {}'s CachingHostAllocator, rebuilt",
+                             rules.name()),
+      .capabilities = {.any_thread = true, .side = MemorySide::Host, .honours_memory_limit = true},
+      .release = rules.name(),
+      .conf_keys = pinned_keys(rules),
+      .check_conf =
+          [&rules](std::string_view conf) { return caching::parse_strict(conf, rules).error; },
+      .make = [&rules](const BackendOptions& options) -> std::unique_ptr<Backend> {
+        const caching::StrictConfig config = caching::parse_strict(options.conf, rules);
+        if (config.error) throw UsageError(*config.error);
+        return std::make_unique<HostCachingBackend>(config.settings, options.memory_limit_bytes);
+      }};
 }
 
 }  // namespace

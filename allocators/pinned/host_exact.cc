@@ -5,9 +5,7 @@
 
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -52,8 +50,6 @@ void* pin_by_register(std::uint64_t size_bytes) {
 class HostExactBackend final : public Backend {
  public:
   HostExactBackend(Way way, std::uint64_t limit_bytes) : way_(way), budget_(limit_bytes) {}
-  HostExactBackend(const HostExactBackend&) = delete;
-  HostExactBackend& operator=(const HostExactBackend&) = delete;
   // A failure here means that the context is gone, and the pinning with it.
   ~HostExactBackend() override {
     for (const auto& [pointer, size_bytes] : live_) (void)unpin(pointer, size_bytes);
@@ -63,8 +59,6 @@ class HostExactBackend final : public Backend {
   // The caller owns the block until deallocate(), on any thread. Blocks while memory is pinned.
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes,
                                         cudaStream_t /*stream*/) override {
-    constexpr AllocateResult kOutOfMemory{.pointer = nullptr,
-                                          .status = AllocateStatus::OutOfMemory};
     if (size_bytes == 0) return {};
     if (size_bytes > kLargestBytes) return kOutOfMemory;
     const std::scoped_lock lock(mutex_);
@@ -139,44 +133,27 @@ class HostExactBackend final : public Backend {
   std::uint64_t unpin_count_ = 0;
 };
 
-struct WayResult {
-  Way way = Way::Alloc;
-  std::optional<ErrorText> error;
-};
-
-WayResult read_conf(std::string_view text) {
-  static const std::vector<std::string> keys = {"way"};
-  ConfSplit split = split_conf(text, keys);
-  WayResult result{.way = Way::Alloc, .error = std::move(split.error)};
-  ConfReader reader(result.error);
-  for (const ConfPair& pair : split.pairs)
-    result.way = reader.word(pair, {"alloc", "register"}) == 1 ? Way::Register : Way::Alloc;
-  return result;
+void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs, Way& way) {
+  for (const ConfPair& pair : pairs)
+    way = reader.word(pair, {"alloc", "register"}) == 1 ? Way::Register : Way::Alloc;
 }
 
-std::optional<ErrorText> check_conf(std::string_view conf) { return read_conf(conf).error; }
-
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  const WayResult read = read_conf(options.conf);
-  require_good_conf(read.error);
-  return std::make_unique<HostExactBackend>(read.way, options.memory_limit_bytes);
+std::unique_ptr<Backend> make(Way way, const BackendOptions& options) {
+  return std::make_unique<HostExactBackend>(way, options.memory_limit_bytes);
 }
 
 }  // namespace
 
 BackendEntry host_exact_entry() {
+  const std::vector<std::string> keys = {"way"};
+  const auto read = conf_reader(keys, Way::Alloc, read_keys);
   return {
       .name = "host_exact",
       .summary = "pinned host memory, each request by itself: cudaHostAlloc or cudaHostRegister",
-      .capabilities = {.any_thread = true,
-                       .stream_ordered = false,
-                       .real_memory = true,
-                       .side = MemorySide::Host,
-                       .honours_memory_limit = true,
-                       .alignment_bytes = 256},
-      .conf_keys = {"way"},
-      .check_conf = check_conf,
-      .make = make};
+      .capabilities = {.any_thread = true, .side = MemorySide::Host, .honours_memory_limit = true},
+      .conf_keys = keys,
+      .check_conf = conf_checker(read),
+      .make = conf_maker(read, make)};
 }
 
 }  // namespace allocmark

@@ -7,7 +7,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -33,31 +32,21 @@ using planned::Plan;
 using planned::PlannedRequest;
 using planned::StreamPlan;
 
-const std::vector<std::string>& conf_keys() {
-  static const std::vector<std::string> keys = {"profile_steps", "expandable_segments"};
-  return keys;
-}
-
 struct PlannedConf {
   // A model is made before the first step, which recordings mark. The first step makes what later
   // ones keep, as an optimizer's state; the second is like them.
   std::uint64_t profile_steps = 3;
   bool expandable_segments = false;  // of the caching allocator
-  std::optional<ErrorText> error;
 };
 
-PlannedConf read_conf(std::string_view text) {
-  ConfSplit split = split_conf(text, conf_keys());
-  PlannedConf conf{.error = std::move(split.error)};
-  ConfReader reader(conf.error);
-  for (const ConfPair& pair : split.pairs) {
+void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs, PlannedConf& conf) {
+  for (const ConfPair& pair : pairs) {
     if (pair.key == "profile_steps") {
       conf.profile_steps = reader.number(pair, {.lowest = 1, .highest = 1000});
     } else {
       conf.expandable_segments = reader.boolean(pair);
     }
   }
-  return conf;
 }
 
 caching::Settings settings_of(const PlannedConf& conf) {
@@ -82,8 +71,6 @@ class PlannedBackend final : public Backend {
       : profile_steps_(conf.profile_steps),
         limit_bytes_(memory_limit_bytes),
         fallback_(settings_of(conf), memory_limit_bytes) {}
-  PlannedBackend(const PlannedBackend&) = delete;
-  PlannedBackend& operator=(const PlannedBackend&) = delete;
   // Gives back all memory, live blocks too; cudaFree waits for the device's work.
   ~PlannedBackend() override { give_reservation(); }
 
@@ -93,7 +80,7 @@ class PlannedBackend final : public Backend {
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override {
     if (size_bytes == 0) return {};
     if (size_bytes > kDeviceRequestBytesMax) {
-      return {.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
+      return kOutOfMemory;
     }
     const std::lock_guard lock(mutex_);
     const std::uint64_t rounded_bytes = rounded_up(size_bytes, planned::kPlanUnitBytes);
@@ -324,26 +311,24 @@ class PlannedBackend final : public Backend {
   std::uint64_t take_count_ = 0, give_count_ = 0;
 };
 
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  const PlannedConf conf = read_conf(options.conf);
-  require_good_conf(conf.error);
+std::unique_ptr<Backend> make(const PlannedConf& conf, const BackendOptions& options) {
   return std::make_unique<PlannedBackend>(conf, options.memory_limit_bytes);
 }
 
 }  // namespace
 
 BackendEntry planned_entry() {
+  const std::vector<std::string> keys = {"profile_steps", "expandable_segments"};
+  const auto read = conf_reader(keys, PlannedConf{}, read_keys);
   return {.name = "planned",
           .summary = "our own: a plan of the first steps for those that follow, then caching",
           .capabilities = {.any_thread = true,
                            .stream_ordered = true,
-                           .real_memory = true,
                            .honours_memory_limit = true,
-                           .needs_steps = true,
-                           .alignment_bytes = 256},
-          .conf_keys = conf_keys(),
-          .check_conf = [](std::string_view conf) { return read_conf(conf).error; },
-          .make = make};
+                           .needs_steps = true},
+          .conf_keys = keys,
+          .check_conf = conf_checker(read),
+          .make = conf_maker(read, make)};
 }
 
 }  // namespace allocmark

@@ -24,10 +24,8 @@
 namespace allocmark {
 namespace {
 
-const std::vector<std::string>& conf_keys() {
-  static const std::vector<std::string> keys = {"library", "malloc", "free", "record_stream",
-                                                "trim",    "init",   "as"};
-  return keys;
+std::vector<std::string> conf_keys() {
+  return {"library", "malloc", "free", "record_stream", "trim", "init", "as"};
 }
 
 // A value in brackets can hold what else would end it: blanks, commas, colons.
@@ -51,7 +49,7 @@ std::vector<std::string> symbols_of(const PluggableConf& conf) {
 
 // Reads the string and looks into the library: whoever plans a run is told before anything runs.
 std::optional<ErrorText> check_conf(std::string_view text) {
-  const PluggableConfResult read = read_pluggable_conf(text);
+  const ConfResult<PluggableConf> read = read_pluggable_conf(text);
   if (read.error) return read.error;
   const std::string problem =
       library_problem({.path = read.conf.library, .symbols = symbols_of(read.conf)});
@@ -68,10 +66,8 @@ std::optional<ErrorText> check_simulated(std::string_view text) {
   return simulated_plugin_error(read_pluggable_conf(text).conf);
 }
 
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  const PluggableConfResult read = read_pluggable_conf(options.conf);
-  require_good_conf(read.error);
-  return std::make_unique<PluggableBackend>(read.conf);
+std::unique_ptr<Backend> make(const PluggableConf& conf, const BackendOptions& /*options*/) {
+  return std::make_unique<PluggableBackend>(conf);
 }
 
 // The interface promises neither order nor alignment; 16 bytes are what vector loads need. A
@@ -79,8 +75,6 @@ std::unique_ptr<Backend> make(const BackendOptions& options) {
 BackendCapabilities capabilities_with(std::string_view conf) {
   return {.any_thread = true,
           .stream_ordered = !read_pluggable_conf(conf).conf.record_stream_symbol.empty(),
-          .real_memory = true,
-          .honours_memory_limit = false,
           .alignment_bytes = 16};
 }
 
@@ -129,9 +123,9 @@ std::optional<ErrorText> simulated_plugin_error(const PluggableConf& conf) {
   return foreign_runtime_error(conf.library, "");
 }
 
-PluggableConfResult read_pluggable_conf(std::string_view text) {
+ConfResult<PluggableConf> read_pluggable_conf(std::string_view text) {
   ConfSplit split = split_conf(text, conf_keys());
-  PluggableConfResult result{.conf = {}, .error = std::move(split.error)};
+  ConfResult<PluggableConf> result{.error = std::move(split.error)};
   ConfReader reader(result.error);
   PluggableConf& conf = result.conf;
   const std::pair<std::string_view, std::string*> fields[] = {
@@ -207,7 +201,6 @@ PluggableBackend::~PluggableBackend() {
 }
 
 AllocateResult PluggableBackend::allocate(std::uint64_t size_bytes, cudaStream_t stream) {
-  constexpr AllocateResult kOutOfMemory{.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
   if (size_bytes == 0) return {};
   if (size_bytes > static_cast<std::uint64_t>(std::numeric_limits<ssize_t>::max())) {
     return kOutOfMemory;  // the interface has no such number
@@ -292,7 +285,7 @@ BackendEntry pluggable_entry() {
           .argument_keys = {"library", "malloc", "free"},
           .check_conf = check_conf,
           .check_simulated = check_simulated,
-          .make = make,
+          .make = conf_maker(read_pluggable_conf, make),
           .capabilities_with = capabilities_with,
           .residue_hint = residue_hint,
           .warns_uncalled_record = true,

@@ -15,6 +15,7 @@
 
 #include "allocators/backend/backend.h"
 #include "allocators/backend/live_set.h"
+#include "allocators/conf/conf_value.h"
 #include "base/error.h"
 
 namespace allocmark {
@@ -30,13 +31,8 @@ struct PluggableConf {
   std::string name;  // "as": what results call it, whatever its path; empty = the config string
 };
 
-struct PluggableConfResult {
-  PluggableConf conf;
-  std::optional<ErrorText> error;
-};
-
 // Reads the string; the library itself is not looked at.
-[[nodiscard]] PluggableConfResult read_pluggable_conf(std::string_view text);
+[[nodiscard]] ConfResult<PluggableConf> read_pluggable_conf(std::string_view text);
 
 // The library is, or is served by another file (not empty) that is, linked with the static CUDA
 // runtime.
@@ -50,8 +46,6 @@ class PluggableBackend final : public Backend {
   // Loads the library, which stays loaded until the process ends: it may have threads and caches of
   // its own. Throws EnvironmentError where it does not load or lacks a function.
   explicit PluggableBackend(const PluggableConf& conf);
-  PluggableBackend(const PluggableBackend&) = delete;
-  PluggableBackend& operator=(const PluggableBackend&) = delete;
   // Waits for the device, gives what is live back to the library, and trims.
   ~PluggableBackend() override;
 

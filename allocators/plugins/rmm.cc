@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "allocators/conf/conf.h"
@@ -18,14 +17,10 @@
 namespace allocmark {
 namespace {
 
-const std::vector<std::string>& conf_keys() {
-  static const std::vector<std::string> keys = {
-      "resource", "initial_mb",  "max_mb",  "release_threshold_mb",
-      "block_kb", "block_count", "min_bin", "max_bin"};
-  return keys;
+std::vector<std::string> conf_keys() {
+  return {"resource", "initial_mb",  "max_mb",  "release_threshold_mb",
+          "block_kb", "block_count", "min_bin", "max_bin"};
 }
-
-std::optional<ErrorText> check_conf(std::string_view conf) { return read_rmm_conf(conf).error; }
 
 std::string plugin_path() {
   return plugin_library_path("ALLOCMARK_RMM_PLUGIN", "liballocmark_rmm.so");
@@ -67,10 +62,8 @@ std::string unavailable_reason() {
                          : "";
 }
 
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  const RmmConf conf = read_rmm_conf(options.conf);
-  require_good_conf(conf.error);
-  return std::make_unique<RmmBackend>(conf.options);
+std::unique_ptr<Backend> make(const AllocmarkRmmOptions& conf, const BackendOptions& /*options*/) {
+  return std::make_unique<RmmBackend>(conf);
 }
 
 // Which resources know a key.
@@ -85,23 +78,10 @@ bool fits(std::string_view key, int resource) {
   return resource == kAllocmarkRmmBinning;
 }
 
-}  // namespace
-
-RmmConf read_rmm_conf(std::string_view text) {
-  ConfSplit split = split_conf(text, conf_keys());
-  RmmConf conf{.options = {.resource = kAllocmarkRmmPool,
-                           .initial_bytes = UINT64_MAX,
-                           .bytes_max = UINT64_MAX,
-                           .release_threshold_bytes = UINT64_MAX,
-                           .block_bytes = kMiB,
-                           .block_count = 128,
-                           .bin_exponent_min = 18,
-                           .bin_exponent_max = 22},
-               .error = std::move(split.error)};
-  ConfReader reader(conf.error);
-  AllocmarkRmmOptions& options = conf.options;
+void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs,
+               AllocmarkRmmOptions& options) {
   constexpr ConfRange kMegabytes{.lowest = 0, .highest = kTiB / kMiB};
-  for (const ConfPair& pair : split.pairs) {
+  for (const ConfPair& pair : pairs) {
     if (pair.key == "resource") {
       options.resource = static_cast<int>(
           reader.word(pair, {"pool", "arena", "binning", "fixed_size", "cuda_async"}));
@@ -123,15 +103,29 @@ RmmConf read_rmm_conf(std::string_view text) {
           static_cast<int>(reader.number(pair, {.lowest = 8, .highest = 30}));
     }
   }
-  for (const ConfPair& pair : split.pairs) {
+  for (const ConfPair& pair : pairs) {
     if (pair.key != "resource" && !fits(pair.key, options.resource)) {
       reader.fail(pair, "a key of the chosen resource");
     }
   }
   if (options.bin_exponent_min > options.bin_exponent_max) {
-    reader.fail(split.pairs.back(), "min_bin <= max_bin");
+    reader.fail(pairs.back(), "min_bin <= max_bin");
   }
-  return conf;
+}
+
+}  // namespace
+
+ConfResult<AllocmarkRmmOptions> read_rmm_conf(std::string_view text) {
+  return read_pairs(text, conf_keys(),
+                    AllocmarkRmmOptions{.resource = kAllocmarkRmmPool,
+                                        .initial_bytes = UINT64_MAX,
+                                        .bytes_max = UINT64_MAX,
+                                        .release_threshold_bytes = UINT64_MAX,
+                                        .block_bytes = kMiB,
+                                        .block_count = 128,
+                                        .bin_exponent_min = 18,
+                                        .bin_exponent_max = 22},
+                    read_keys);
 }
 
 RmmBackend::RmmBackend(const AllocmarkRmmOptions& options) : plugin_(nullptr) {
@@ -167,7 +161,6 @@ void RmmBackend::require_ok(int status, const char* call) const {
 
 AllocateResult RmmBackend::allocate(std::uint64_t size_bytes, cudaStream_t stream) {
   if (size_bytes == 0) return {};
-  constexpr AllocateResult kOutOfMemory{.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
   if (size_bytes > kTiB * 256) return kOutOfMemory;  // RMM's rounding would wrap
   void* pointer = nullptr;
   const int status = plugin_->allocate(instance_, size_bytes, stream, &pointer);
@@ -234,14 +227,10 @@ BackendEntry rmm_entry() {
   return {
       .name = "rmm",
       .summary = "RAPIDS' RMM: pool, arena, binning, fixed_size or cuda_async, through a plugin",
-      .capabilities = {.any_thread = true,
-                       .stream_ordered = true,
-                       .real_memory = true,
-                       .honours_memory_limit = false,
-                       .alignment_bytes = 256},
+      .capabilities = {.any_thread = true, .stream_ordered = true},
       .conf_keys = conf_keys(),
-      .check_conf = check_conf,
-      .make = make,
+      .check_conf = conf_checker(read_rmm_conf),
+      .make = conf_maker(read_rmm_conf, make),
       .loads_library = true,
       .unavailable_reason = unavailable_reason};
 }

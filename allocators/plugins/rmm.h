@@ -7,14 +7,13 @@
 
 #include <cstdint>
 #include <mutex>
-#include <optional>
 #include <string_view>
 
 #include "allocators/backend/backend.h"
 #include "allocators/backend/live_set.h"
 #include "allocators/backend/stream_uses.h"
+#include "allocators/conf/conf_value.h"
 #include "allocators/plugins/rmm_plugin/plugin.h"
-#include "base/error.h"
 
 namespace allocmark {
 
@@ -22,18 +21,12 @@ namespace allocmark {
 // release_threshold_mb, block_kb, block_count, min_bin, max_bin (powers of two). Defaults are RMM's
 // own; a pool, for which C++ has none, starts with half of the free memory, as in RMM's Python
 // interface.
-struct RmmConf {
-  AllocmarkRmmOptions options;
-  std::optional<ErrorText> error;
-};
-[[nodiscard]] RmmConf read_rmm_conf(std::string_view text);
+[[nodiscard]] ConfResult<AllocmarkRmmOptions> read_rmm_conf(std::string_view text);
 
 class RmmBackend final : public Backend {
  public:
   // On the current device. Throws EnvironmentError where the plugin cannot be used.
   explicit RmmBackend(const AllocmarkRmmOptions& options);
-  RmmBackend(const RmmBackend&) = delete;
-  RmmBackend& operator=(const RmmBackend&) = delete;
   // Waits for the device and gives everything back.
   ~RmmBackend() override;
 

@@ -152,12 +152,12 @@ AllocateResult TorchBackend::allocate(std::uint64_t size_bytes, cudaStream_t str
   // PyTorch refuses tensors of 1 EiB and more before its allocator, whose rounding would wrap.
   constexpr std::uint64_t kTensorBytesEnd = std::uint64_t{1} << 60;
   if (size_bytes >= kTensorBytesEnd) [[unlikely]] {
-    return {.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
+    return kOutOfMemory;
   }
   void* pointer = nullptr;
   const int status = plugin_->allocate(size_bytes, stream, &pointer);
   if (status == kAllocmarkPluginOutOfMemory) [[unlikely]] {
-    return {.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
+    return kOutOfMemory;
   }
   require_ok(status, "allocate");
   return {.pointer = pointer, .status = AllocateStatus::Ok};

@@ -18,8 +18,6 @@ class TorchBackend final : public Backend {
  public:
   // `version` names one of the fetched releases; empty: the plugin that stands beside the program.
   explicit TorchBackend(const BackendOptions& options, const std::string& version = {});
-  TorchBackend(const TorchBackend&) = delete;
-  TorchBackend& operator=(const TorchBackend&) = delete;
   // Gives back what is live, empties the cache and zeroes the counters.
   ~TorchBackend() override;
 

@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "allocators/backend/result_at.h"
 #include "allocators/cuda/device_memory.h"
 #include "allocators/cuda/streams.h"
 #include "allocators/rmm/arena.h"
@@ -72,7 +71,7 @@ void ReleaseBackend::stack(const ReleaseConf& conf, const ReleaseRules& rules) {
 
 AllocateResult ReleaseBackend::allocate(std::uint64_t size_bytes, cudaStream_t stream) {
   if (size_bytes == 0) return {};
-  if (size_bytes > kDeviceRequestBytesMax) return result_at(std::nullopt);
+  if (size_bytes > kDeviceRequestBytesMax) return kOutOfMemory;
   const std::lock_guard lock(mutex_);
   const std::optional<std::uint64_t> address = top().allocate(size_bytes, number_of(stream));
   if (address) {
@@ -136,9 +135,9 @@ std::vector<NamedCounter> ReleaseBackend::counters() const {
 }
 
 AllocateResult LimitedBackend::allocate(std::uint64_t size_bytes, cudaStream_t stream) {
-  if (size_bytes > kDeviceRequestBytesMax) return result_at(std::nullopt);
+  if (size_bytes > kDeviceRequestBytesMax) return kOutOfMemory;
   const std::uint64_t rounded_bytes = rounded_up(size_bytes, kAlignmentBytes);
-  AllocateResult result = result_at(std::nullopt);
+  AllocateResult result = kOutOfMemory;
   if (used_bytes_.fetch_add(rounded_bytes) + rounded_bytes <= limit_bytes_)
     result = inner_->allocate(size_bytes, stream);
   if (result.status != AllocateStatus::Ok) used_bytes_ -= rounded_bytes;

@@ -32,8 +32,6 @@ class ReleaseBackend final : public Backend {
   // EnvironmentError where there is no memory for that.
   ReleaseBackend(std::unique_ptr<caching::Driver> driver, const ReleaseConf& conf,
                  const ReleaseRules& rules);
-  ReleaseBackend(const ReleaseBackend&) = delete;
-  ReleaseBackend& operator=(const ReleaseBackend&) = delete;
   // Waits for the device and gives back all memory, live blocks too.
   ~ReleaseBackend() override;
 

@@ -1,8 +1,6 @@
 // See release_conf.h.
 #include "allocators/rmm/release_conf.h"
 
-#include <utility>
-
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/rmm/resource.h"
@@ -61,30 +59,9 @@ void check_sizes(ConfReader& reader, const ConfPair& last, const ReleaseConf& co
     reader.fail(last, "an arena of at least 1 MiB");
 }
 
-}  // namespace
-
-const std::vector<std::string>& release_conf_keys() {
-  static const std::vector<std::string> keys = {"resource",
-                                                "upstream",
-                                                "initial_mb",
-                                                "initial_bytes",
-                                                "max_mb",
-                                                "limit_mb",
-                                                "block_kb",
-                                                "block_count",
-                                                "min_bin",
-                                                "max_bin",
-                                                "release_threshold_mb"};
-  return keys;
-}
-
-ReleaseConf read_release_conf(std::string_view text) {
-  ConfSplit split = split_conf(text, release_conf_keys());
-  ReleaseConf conf;
-  conf.error = std::move(split.error);
-  ConfReader reader(conf.error);
+void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs, ReleaseConf& conf) {
   std::optional<bool> on_pool;
-  for (const ConfPair& pair : split.pairs) {
+  for (const ConfPair& pair : pairs) {
     if (pair.key == "resource") {
       conf.resource = static_cast<ResourceKind>(
           reader.word(pair, {"pool", "arena", "binning", "fixed_size", "cuda", "cuda_async"}));
@@ -96,11 +73,30 @@ ReleaseConf read_release_conf(std::string_view text) {
   }
   // As the plugin of `rmm` has it.
   conf.on_pool = on_pool.value_or(conf.resource == ResourceKind::Binning);
-  for (const ConfPair& pair : split.pairs) {
+  for (const ConfPair& pair : pairs) {
     if (!fits(pair.key, conf)) reader.fail(pair, "a key of the chosen resource");
   }
-  if (!split.pairs.empty()) check_sizes(reader, split.pairs.back(), conf);
-  return conf;
+  if (!pairs.empty()) check_sizes(reader, pairs.back(), conf);
+}
+
+}  // namespace
+
+std::vector<std::string> release_conf_keys() {
+  return {"resource",
+          "upstream",
+          "initial_mb",
+          "initial_bytes",
+          "max_mb",
+          "limit_mb",
+          "block_kb",
+          "block_count",
+          "min_bin",
+          "max_bin",
+          "release_threshold_mb"};
+}
+
+ConfResult<ReleaseConf> read_release_conf(std::string_view text) {
+  return read_pairs(text, release_conf_keys(), ReleaseConf{}, read_keys);
 }
 
 }  // namespace allocmark::rmm

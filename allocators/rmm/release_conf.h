@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
+#include "allocators/conf/conf_value.h"
 
 namespace allocmark::rmm {
 
@@ -24,10 +24,9 @@ struct ReleaseConf {
   std::optional<std::uint64_t> limit_bytes = std::nullopt;  // of a limiting_resource_adaptor on top
   std::uint64_t block_bytes = std::uint64_t{1} << 20, block_count = 128;
   std::uint32_t bin_exponent_min = 18, bin_exponent_max = 22;
-  std::optional<ErrorText> error = std::nullopt;
 };
 
-[[nodiscard]] const std::vector<std::string>& release_conf_keys();
-[[nodiscard]] ReleaseConf read_release_conf(std::string_view text);
+[[nodiscard]] std::vector<std::string> release_conf_keys();
+[[nodiscard]] ConfResult<ReleaseConf> read_release_conf(std::string_view text);
 
 }  // namespace allocmark::rmm

@@ -67,9 +67,8 @@ std::unique_ptr<Backend> make_async(const Release& release, const ReleaseConf& c
   return made;
 }
 
-std::unique_ptr<Backend> make(const Release& release, const BackendOptions& options) {
-  const ReleaseConf conf = rmm::read_release_conf(options.conf);
-  require_good_conf(conf.error);
+std::unique_ptr<Backend> make(const Release& release, const ReleaseConf& conf,
+                              const BackendOptions& options) {
   std::unique_ptr<Backend> made;
   if (conf.resource == ResourceKind::CudaAsync) {
     made = make_async(release, conf, options.memory_limit_bytes);
@@ -82,12 +81,15 @@ std::unique_ptr<Backend> make(const Release& release, const BackendOptions& opti
 }
 
 BackendEntry entry_of(const Release& release) {
+  const auto make_release = [&release](const ReleaseConf& conf, const BackendOptions& options) {
+    return make(release, conf, options);
+  };
   return {.name = "rmm@" + std::string(release.version),
           .summary = "RMM " + std::string(release.version) + "'s resources, rebuilt",
-          .capabilities = {.any_thread = true, .stream_ordered = true, .real_memory = true},
+          .capabilities = {.any_thread = true, .stream_ordered = true},
           .conf_keys = rmm::release_conf_keys(),
-          .check_conf = [](std::string_view conf) { return rmm::read_release_conf(conf).error; },
-          .make = [&release](const BackendOptions& options) { return make(release, options); }};
+          .check_conf = conf_checker(rmm::read_release_conf),
+          .make = conf_maker(rmm::read_release_conf, make_release)};
 }
 
 }  // namespace

@@ -4,8 +4,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "allocators/conf/conf.h"
@@ -39,35 +37,20 @@ class PinningDriver final : public CudaDriver {
   BoundedDriver host_;
 };
 
-const std::vector<std::string>& conf_keys() {
-  static const std::vector<std::string> keys = {"initial_mb", "max_mb"};
-  return keys;
-}
-
 // As of 26.10.
 constexpr rmm::ReleaseRules kRules{.pool_reclaims = true, .records_joins = true};
 
-rmm::ReleaseConf read_conf(std::string_view text) {
-  ConfSplit split = split_conf(text, conf_keys());
-  rmm::ReleaseConf conf;
-  conf.initial_bytes = 0;
-  conf.error = std::move(split.error);
-  ConfReader reader(conf.error);
+void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs, rmm::ReleaseConf& conf) {
   constexpr ConfRange kMegabytes{.lowest = 0, .highest = kTiB / kMiB};
-  for (const ConfPair& pair : split.pairs) {
+  for (const ConfPair& pair : pairs) {
     const std::uint64_t size_bytes = reader.number(pair, kMegabytes) * kMiB;
     (pair.key == "initial_mb" ? conf.initial_bytes : conf.bytes_max) = size_bytes;
   }
   if (conf.bytes_max && *conf.initial_bytes > *conf.bytes_max)
-    reader.fail(split.pairs.back(), "initial size <= max_mb");
-  return conf;
+    reader.fail(pairs.back(), "initial size <= max_mb");
 }
 
-std::optional<ErrorText> check_conf(std::string_view conf) { return read_conf(conf).error; }
-
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  const rmm::ReleaseConf conf = read_conf(options.conf);
-  require_good_conf(conf.error);
+std::unique_ptr<Backend> make(const rmm::ReleaseConf& conf, const BackendOptions& options) {
   return std::make_unique<rmm::ReleaseBackend>(
       std::make_unique<PinningDriver>(options.memory_limit_bytes), conf, kRules);
 }
@@ -75,17 +58,17 @@ std::unique_ptr<Backend> make(const BackendOptions& options) {
 }  // namespace
 
 BackendEntry rmm_pinned_entry() {
+  const std::vector<std::string> keys = {"initial_mb", "max_mb"};
+  const auto read = conf_reader(keys, rmm::ReleaseConf{.initial_bytes = 0}, read_keys);
   return {.name = "rmm_pinned",
           .summary = "pinned host memory by RMM 26.10's pool, rebuilt",
           .capabilities = {.any_thread = true,
                            .stream_ordered = true,
-                           .real_memory = true,
                            .side = MemorySide::Host,
-                           .honours_memory_limit = true,
-                           .alignment_bytes = 256},
-          .conf_keys = conf_keys(),
-          .check_conf = check_conf,
-          .make = make};
+                           .honours_memory_limit = true},
+          .conf_keys = keys,
+          .check_conf = conf_checker(read),
+          .make = conf_maker(read, make)};
 }
 
 }  // namespace allocmark

@@ -14,14 +14,13 @@ namespace {
 
 constexpr std::uint64_t kMegabytesMax = UINT64_MAX / kMiB;
 
-const std::vector<std::string>& conf_keys() {
-  static const std::vector<std::string> keys = {"pool",
-                                                "release_threshold_mb",
-                                                "reuse_follow_event_dependencies",
-                                                "reuse_allow_opportunistic",
-                                                "reuse_allow_internal_dependencies",
-                                                "max_size_mb"};
-  return keys;
+std::vector<std::string> conf_keys() {
+  return {"pool",
+          "release_threshold_mb",
+          "reuse_follow_event_dependencies",
+          "reuse_allow_opportunistic",
+          "reuse_allow_internal_dependencies",
+          "max_size_mb"};
 }
 
 void read_pair(ConfReader& reader, const ConfPair& pair, AsyncConf& conf) {
@@ -54,29 +53,22 @@ void set_max_size(Properties& properties, std::uint64_t max_size_bytes) {
   }
 }
 
-std::optional<ErrorText> check_conf(std::string_view conf) { return read_async_conf(conf).error; }
-
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  const AsyncConfResult read = read_async_conf(options.conf);
-  require_good_conf(read.error);
-  return std::make_unique<AsyncBackend>(read.conf, options.memory_limit_bytes);
+std::unique_ptr<Backend> make(const AsyncConf& conf, const BackendOptions& options) {
+  return std::make_unique<AsyncBackend>(conf, options.memory_limit_bytes);
 }
 
 }  // namespace
 
-AsyncConfResult read_async_conf(std::string_view text) {
-  ConfSplit split = split_conf(text, conf_keys());
-  AsyncConfResult result{.conf = {}, .error = std::move(split.error)};
-  ConfReader reader(result.error);
-  for (const ConfPair& pair : split.pairs) {
-    read_pair(reader, pair, result.conf);
-  }
-  for (const ConfPair& pair : split.pairs) {
-    if (pair.key == "max_size_mb" && !result.conf.own_pool) {
-      reader.fail(pair, "pool:own beside it: the default pool's size cannot be limited");
+ConfResult<AsyncConf> read_async_conf(std::string_view text) {
+  const auto read = [](ConfReader& reader, const std::vector<ConfPair>& pairs, AsyncConf& conf) {
+    for (const ConfPair& pair : pairs) read_pair(reader, pair, conf);
+    for (const ConfPair& pair : pairs) {
+      if (pair.key == "max_size_mb" && !conf.own_pool) {
+        reader.fail(pair, "pool:own beside it: the default pool's size cannot be limited");
+      }
     }
-  }
-  return result;
+  };
+  return read_pairs(text, conf_keys(), AsyncConf{}, read);
 }
 
 std::uint64_t read_release_threshold(ConfReader& reader, const ConfPair& pair) {
@@ -206,14 +198,14 @@ AllocateResult AsyncBackend::allocate(std::uint64_t size_bytes, cudaStream_t str
   const std::uint64_t used_bytes = live_.size_bytes_total();
   if (memory_limit_bytes_ != 0 &&
       (used_bytes > memory_limit_bytes_ || size_bytes > memory_limit_bytes_ - used_bytes)) {
-    return {.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
+    return kOutOfMemory;
   }
   live_.reserve_one();
   void* pointer = nullptr;
   const cudaError_t error = own_pool_ ? cudaMallocFromPoolAsync(&pointer, size_bytes, pool_, stream)
                                       : cudaMallocAsync(&pointer, size_bytes, stream);
   if (is_out_of_memory(error)) {
-    return {.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
+    return kOutOfMemory;
   }
   ALLOCMARK_CUDA_CHECK(error);
   live_.insert({.pointer = pointer, .size_bytes = size_bytes});
@@ -280,16 +272,13 @@ std::vector<NamedCounter> AsyncBackend::counters() const {
 }
 
 BackendEntry async_entry() {
-  return {.name = "async",
-          .summary = "cudaMallocAsync: CUDA's stream-ordered pools",
-          .capabilities = {.any_thread = true,
-                           .stream_ordered = true,
-                           .real_memory = true,
-                           .honours_memory_limit = true,
-                           .alignment_bytes = 256},
-          .conf_keys = conf_keys(),
-          .check_conf = check_conf,
-          .make = make};
+  return {
+      .name = "async",
+      .summary = "cudaMallocAsync: CUDA's stream-ordered pools",
+      .capabilities = {.any_thread = true, .stream_ordered = true, .honours_memory_limit = true},
+      .conf_keys = conf_keys(),
+      .check_conf = conf_checker(read_async_conf),
+      .make = conf_maker(read_async_conf, make)};
 }
 
 }  // namespace allocmark

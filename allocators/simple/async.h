@@ -23,20 +23,15 @@ namespace allocmark {
 struct AsyncConf {
   bool own_pool = false;  // pool:own
   bool on_host = false;   // an own pool of pinned host memory: the backend host_pool
-  std::optional<std::uint64_t>
-      release_threshold_bytes;  // release_threshold_mb; UINT64_MAX for "max"
-  std::optional<bool> reuse_follow_event_dependencies;
-  std::optional<bool> reuse_allow_opportunistic;
-  std::optional<bool> reuse_allow_internal_dependencies;
+  // release_threshold_mb; UINT64_MAX for "max"
+  std::optional<std::uint64_t> release_threshold_bytes = std::nullopt;
+  std::optional<bool> reuse_follow_event_dependencies = std::nullopt;
+  std::optional<bool> reuse_allow_opportunistic = std::nullopt;
+  std::optional<bool> reuse_allow_internal_dependencies = std::nullopt;
   std::uint64_t max_size_bytes = 0;  // max_size_mb, of an own pool; 0: no limit
 };
 
-struct AsyncConfResult {
-  AsyncConf conf;
-  std::optional<ErrorText> error;
-};
-
-[[nodiscard]] AsyncConfResult read_async_conf(std::string_view text);
+[[nodiscard]] ConfResult<AsyncConf> read_async_conf(std::string_view text);
 
 // The key release_threshold_mb, a number of MiB or max.
 [[nodiscard]] std::uint64_t read_release_threshold(ConfReader& reader, const ConfPair& pair);
@@ -46,8 +41,6 @@ class AsyncBackend final : public Backend {
   // On the current device, which must stay the current one of every thread that calls. Attributes
   // of the default pool belong to the process: they are set here and put back by the destructor.
   AsyncBackend(const AsyncConf& conf, std::uint64_t memory_limit_bytes);
-  AsyncBackend(const AsyncBackend&) = delete;
-  AsyncBackend& operator=(const AsyncBackend&) = delete;
   // Waits for the device, then gives back what is still live and empties the pool.
   ~AsyncBackend() override;
 

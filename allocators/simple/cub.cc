@@ -7,7 +7,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "allocators/backend/stream_uses.h"
@@ -33,10 +32,8 @@ namespace {
 constexpr std::uint64_t kSmallestBinBytesMax = std::uint64_t{1} << 31;
 constexpr std::uint64_t kLargestBinBytesMax = std::uint64_t{1} << 48;
 
-const std::vector<std::string>& conf_keys() {
-  static const std::vector<std::string> keys = {"bin_growth", "min_bin", "max_bin",
-                                                "max_cached_mb"};
-  return keys;
+std::vector<std::string> conf_keys() {
+  return {"bin_growth", "min_bin", "max_bin", "max_cached_mb"};
 }
 
 // base^exponent, or UINT64_MAX where that is above 2^63.
@@ -89,8 +86,6 @@ void check_bins(ConfReader& reader, const std::vector<ConfPair>& pairs, const Cu
   }
 }
 
-std::optional<ErrorText> check_conf(std::string_view conf) { return read_cub_conf(conf).error; }
-
 #if ALLOCMARK_HAVE_CUB_ALLOCATOR
 
 // No real device has more; CUB's rounding runs in circles for sizes near 2^64.
@@ -108,8 +103,6 @@ class CubBackend final : public Backend {
     ALLOCMARK_CUDA_CHECK(cudaGetDevice(&device_));
     ALLOCMARK_CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
   }
-  CubBackend(const CubBackend&) = delete;
-  CubBackend& operator=(const CubBackend&) = delete;
 
   // CUB's destructor gives back what is cached and forgets what is live; that is made up for here.
   // After the wait the streams of live blocks are not touched: they may be gone.
@@ -129,8 +122,6 @@ class CubBackend final : public Backend {
   // fails it gives everything cached back (cudaFree waits for the device) and tries once more.
   // Size 0 gets a block of the smallest bin.
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override {
-    constexpr AllocateResult kOutOfMemory{.pointer = nullptr,
-                                          .status = AllocateStatus::OutOfMemory};
     if (size_bytes > kRequestBytesMax) {
       return kOutOfMemory;
     }
@@ -211,10 +202,8 @@ class CubBackend final : public Backend {
   StreamUses uses_;
 };
 
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  const CubConfResult read = read_cub_conf(options.conf);
-  require_good_conf(read.error);
-  return std::make_unique<CubBackend>(read.conf);
+std::unique_ptr<Backend> make(const CubConf& conf, const BackendOptions& /*options*/) {
+  return std::make_unique<CubBackend>(conf);
 }
 
 std::string unavailable_reason() { return {}; }
@@ -226,8 +215,7 @@ std::string unavailable_reason() {
          "4)";
 }
 
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  require_good_conf(check_conf(options.conf));
+std::unique_ptr<Backend> make(const CubConf& /*conf*/, const BackendOptions& /*options*/) {
   throw EnvironmentError({.what = "the cub backend is not available",
                           .got = unavailable_reason(),
                           .next = "rebuild with an older CUDA toolkit, or use another allocator"});
@@ -237,15 +225,12 @@ std::unique_ptr<Backend> make(const BackendOptions& options) {
 
 }  // namespace
 
-CubConfResult read_cub_conf(std::string_view text) {
-  ConfSplit split = split_conf(text, conf_keys());
-  CubConfResult result{.conf = {}, .error = std::move(split.error)};
-  ConfReader reader(result.error);
-  for (const ConfPair& pair : split.pairs) {
-    read_pair(reader, pair, result.conf);
-  }
-  check_bins(reader, split.pairs, result.conf);
-  return result;
+ConfResult<CubConf> read_cub_conf(std::string_view text) {
+  const auto read = [](ConfReader& reader, const std::vector<ConfPair>& pairs, CubConf& conf) {
+    for (const ConfPair& pair : pairs) read_pair(reader, pair, conf);
+    check_bins(reader, pairs, conf);
+  };
+  return read_pairs(text, conf_keys(), CubConf{}, read);
 }
 
 BackendEntry cub_entry() {
@@ -253,14 +238,10 @@ BackendEntry cub_entry() {
           .summary = "cub::CachingDeviceAllocator: power-of-N bins over cudaMalloc",
           // CUB locks its tables, but from 1.14 on DeviceFree offers a block to others before it
           // has recorded the block's event (BACKENDS.md).
-          .capabilities = {.any_thread = false,
-                           .stream_ordered = true,
-                           .real_memory = true,
-                           .honours_memory_limit = false,
-                           .alignment_bytes = 256},
+          .capabilities = {.any_thread = false, .stream_ordered = true},
           .conf_keys = conf_keys(),
-          .check_conf = check_conf,
-          .make = make,
+          .check_conf = conf_checker(read_cub_conf),
+          .make = conf_maker(read_cub_conf, make),
           .unavailable_reason = unavailable_reason};
 }
 

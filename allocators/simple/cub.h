@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "allocators/backend/backend.h"
+#include "allocators/conf/conf_value.h"
 
 namespace allocmark {
 
@@ -22,12 +23,7 @@ struct CubConf {
   std::optional<std::uint64_t> cached_bytes_max;
 };
 
-struct CubConfResult {
-  CubConf conf;
-  std::optional<ErrorText> error;
-};
-
-[[nodiscard]] CubConfResult read_cub_conf(std::string_view text);
+[[nodiscard]] ConfResult<CubConf> read_cub_conf(std::string_view text);
 
 [[nodiscard]] BackendEntry cub_entry();
 

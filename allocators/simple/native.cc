@@ -6,25 +6,17 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <string_view>
 
 #include "allocators/backend/backend.h"
 #include "allocators/backend/live_set.h"
-#include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/cuda_check.h"
 
 namespace allocmark {
 namespace {
 
-std::optional<ErrorText> check_conf(std::string_view conf) { return split_conf(conf, {}).error; }
-
 class NativeBackend final : public Backend {
  public:
-  NativeBackend() = default;
-  NativeBackend(const NativeBackend&) = delete;
-  NativeBackend& operator=(const NativeBackend&) = delete;
   // Gives back what is still live, waiting for the device's work as cudaFree does.
   ~NativeBackend() override {
     // A failure here means that the context is gone, and the memory with it.
@@ -42,7 +34,7 @@ class NativeBackend final : public Backend {
     void* pointer = nullptr;
     const cudaError_t error = cudaMalloc(&pointer, size_bytes);
     if (is_out_of_memory(error)) {
-      return {.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
+      return kOutOfMemory;
     }
     ALLOCMARK_CUDA_CHECK(error);
     const std::scoped_lock lock(mutex_);
@@ -88,8 +80,7 @@ class NativeBackend final : public Backend {
   std::uint64_t device_free_count_ = 0;
 };
 
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  require_good_conf(check_conf(options.conf));
+std::unique_ptr<Backend> make(NoConf, const BackendOptions& /*options*/) {
   return std::make_unique<NativeBackend>();
 }
 
@@ -98,14 +89,10 @@ std::unique_ptr<Backend> make(const BackendOptions& options) {
 BackendEntry native_entry() {
   return {.name = "native",
           .summary = "cudaMalloc and cudaFree for every request",
-          .capabilities = {.any_thread = true,
-                           .stream_ordered = true,
-                           .real_memory = true,
-                           .honours_memory_limit = false,
-                           .alignment_bytes = 256},
+          .capabilities = {.any_thread = true, .stream_ordered = true},
           .conf_keys = {},
-          .check_conf = check_conf,
-          .make = make};
+          .check_conf = conf_checker(read_no_conf),
+          .make = conf_maker(read_no_conf, make)};
 }
 
 }  // namespace allocmark

@@ -4,11 +4,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <string_view>
 
 #include "allocators/backend/backend.h"
-#include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 
 namespace allocmark {
@@ -20,15 +17,13 @@ constexpr std::uint64_t kFirstAddress = std::uint64_t{1} << 56;
 // No device has more; a larger request is as impossible here as on a real one.
 constexpr std::uint64_t kSizeBytesMax = std::uint64_t{1} << 48;
 
-std::optional<ErrorText> check_conf(std::string_view conf) { return split_conf(conf, {}).error; }
-
 class NullBackend final : public Backend {
  public:
   // Never blocks. Nobody owns anything: the addresses are distinct, aligned and must not be used.
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes,
                                         cudaStream_t /*stream*/) override {
     if (size_bytes > kSizeBytesMax) [[unlikely]] {
-      return {.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
+      return kOutOfMemory;
     }
     // One unit more than needed, so that size 0 gets an address of its own without a branch. 2^63
     // bytes pass before the counter wraps: 65 million requests of a whole 128 GiB device each.
@@ -46,8 +41,7 @@ class NullBackend final : public Backend {
   std::atomic<std::uint64_t> next_address_ = kFirstAddress;
 };
 
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  require_good_conf(check_conf(options.conf));
+std::unique_ptr<Backend> make(NoConf, const BackendOptions& /*options*/) {
   return std::make_unique<NullBackend>();
 }
 
@@ -57,13 +51,11 @@ BackendEntry null_entry() {
   return {.name = "null",
           .summary = "addresses without memory: measures what the harness itself costs",
           .capabilities = {.any_thread = true,
-                           .stream_ordered = false,
                            .real_memory = false,
-                           .honours_memory_limit = false,
                            .alignment_bytes = kAlignmentBytes},
           .conf_keys = {},
-          .check_conf = check_conf,
-          .make = make};
+          .check_conf = conf_checker(read_no_conf),
+          .make = conf_maker(read_no_conf, make)};
 }
 
 }  // namespace allocmark

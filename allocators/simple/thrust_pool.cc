@@ -14,7 +14,6 @@
 #include <new>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "allocators/backend/stream_uses.h"
@@ -27,19 +26,18 @@
 namespace allocmark {
 namespace {
 
-const std::vector<std::string>& conf_keys() {
-  static const std::vector<std::string> keys = {"min_blocks_per_chunk",
-                                                "min_bytes_per_chunk",
-                                                "max_blocks_per_chunk",
-                                                "max_bytes_per_chunk",
-                                                "smallest_block_size",
-                                                "largest_block_size",
-                                                "alignment",
-                                                "cache_oversized",
-                                                "cached_size_cutoff_factor",
-                                                "cached_alignment_cutoff_factor",
-                                                "sync_at_free"};
-  return keys;
+std::vector<std::string> conf_keys() {
+  return {"min_blocks_per_chunk",
+          "min_bytes_per_chunk",
+          "max_blocks_per_chunk",
+          "max_bytes_per_chunk",
+          "smallest_block_size",
+          "largest_block_size",
+          "alignment",
+          "cache_oversized",
+          "cached_size_cutoff_factor",
+          "cached_alignment_cutoff_factor",
+          "sync_at_free"};
 }
 
 constexpr std::uint64_t kCountMax = std::uint64_t{1} << 30;
@@ -152,10 +150,6 @@ std::string misfit(const ThrustPoolConf& conf) {
   return {};
 }
 
-std::optional<ErrorText> check_conf(std::string_view conf) {
-  return read_thrust_pool_conf(conf).error;
-}
-
 // What the pool takes its memory from. Thrust's protocol for "out of memory" is std::bad_alloc.
 class CudaMallocResource final : public thrust::mr::memory_resource<void*> {
  public:
@@ -199,8 +193,6 @@ class ThrustPoolBackend final : public Backend {
  public:
   explicit ThrustPoolBackend(const ThrustPoolConf& conf)
       : conf_(conf), pool_(&upstream_, &bookkeeper_, to_options(conf)) {}
-  ThrustPoolBackend(const ThrustPoolBackend&) = delete;
-  ThrustPoolBackend& operator=(const ThrustPoolBackend&) = delete;
   // The pool gives back all it took, live blocks too; cudaFree waits for the device's work.
   ~ThrustPoolBackend() override = default;
 
@@ -210,8 +202,6 @@ class ThrustPoolBackend final : public Backend {
   // Size 0 gets a block of the smallest size.
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes,
                                         cudaStream_t /*stream*/) override {
-    constexpr AllocateResult kOutOfMemory{.pointer = nullptr,
-                                          .status = AllocateStatus::OutOfMemory};
     if (size_bytes > kBytesMax * 256) {
       return kOutOfMemory;  // no device has it, and sizes near 2^64 overflow in the pool's cache
     }
@@ -287,39 +277,29 @@ class ThrustPoolBackend final : public Backend {
   std::uint64_t live_count_ = 0;
 };
 
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  const ThrustPoolConfResult read = read_thrust_pool_conf(options.conf);
-  require_good_conf(read.error);
-  return std::make_unique<ThrustPoolBackend>(read.conf);
+std::unique_ptr<Backend> make(const ThrustPoolConf& conf, const BackendOptions& /*options*/) {
+  return std::make_unique<ThrustPoolBackend>(conf);
 }
 
 }  // namespace
 
-ThrustPoolConfResult read_thrust_pool_conf(std::string_view text) {
-  ConfSplit split = split_conf(text, conf_keys());
-  ThrustPoolConfResult result{.conf = {}, .error = std::move(split.error)};
-  ConfReader reader(result.error);
-  for (const ConfPair& pair : split.pairs) {
-    read_pair(reader, pair, result.conf);
-  }
-  const std::string wanted = misfit(result.conf);
-  if (!wanted.empty() && !split.pairs.empty()) {
-    reader.fail(split.pairs.back(), wanted);
-  }
-  return result;
+ConfResult<ThrustPoolConf> read_thrust_pool_conf(std::string_view text) {
+  const auto read = [](ConfReader& reader, const std::vector<ConfPair>& pairs,
+                       ThrustPoolConf& conf) {
+    for (const ConfPair& pair : pairs) read_pair(reader, pair, conf);
+    const std::string wanted = misfit(conf);
+    if (!wanted.empty() && !pairs.empty()) reader.fail(pairs.back(), wanted);
+  };
+  return read_pairs(text, conf_keys(), ThrustPoolConf{}, read);
 }
 
 BackendEntry thrust_pool_entry() {
   return {.name = "thrust_pool",
           .summary = "Thrust's disjoint_unsynchronized_pool_resource over cudaMalloc",
-          .capabilities = {.any_thread = false,
-                           .stream_ordered = false,
-                           .real_memory = true,
-                           .honours_memory_limit = false,
-                           .alignment_bytes = 16},
+          .capabilities = {.alignment_bytes = 16},
           .conf_keys = conf_keys(),
-          .check_conf = check_conf,
-          .make = make};
+          .check_conf = conf_checker(read_thrust_pool_conf),
+          .make = conf_maker(read_thrust_pool_conf, make)};
 }
 
 }  // namespace allocmark

@@ -10,10 +10,10 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 #include "allocators/backend/backend.h"
+#include "allocators/conf/conf_value.h"
 
 namespace allocmark {
 
@@ -35,12 +35,7 @@ struct ThrustPoolConf {
   bool sync_always = false;                           // sync_at_free:always
 };
 
-struct ThrustPoolConfResult {
-  ThrustPoolConf conf;
-  std::optional<ErrorText> error;
-};
-
-[[nodiscard]] ThrustPoolConfResult read_thrust_pool_conf(std::string_view text);
+[[nodiscard]] ConfResult<ThrustPoolConf> read_thrust_pool_conf(std::string_view text);
 
 [[nodiscard]] BackendEntry thrust_pool_entry();
 

@@ -18,40 +18,32 @@
 namespace allocmark {
 namespace {
 
-const std::vector<std::string>& conf_keys() {
-  static const std::vector<std::string> keys = {"chunk_mb", "mapped_percent_max", "other_streams"};
-  return keys;
+std::vector<std::string> conf_keys() { return {"chunk_mb", "mapped_percent_max", "other_streams"}; }
+
+void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs,
+               stitch::RangesOptions& options) {
+  for (const ConfPair& pair : pairs) {
+    if (pair.key == "chunk_mb") {
+      const std::uint64_t chunk_mb = reader.number(pair, {.lowest = 2, .highest = 512});
+      if ((chunk_mb & (chunk_mb - 1)) != 0) reader.fail(pair, "a power of two from 2 to 512");
+      options.chunk_bytes = chunk_mb * kMiB;
+    } else if (pair.key == "mapped_percent_max") {
+      options.mapped_percent_max = reader.number(pair, {.lowest = 100, .highest = 10000});
+    } else {
+      options.takes_from_others_first = reader.word(pair, {"when_short", "first"}) == 1;
+    }
+  }
 }
 
-std::optional<ErrorText> check_conf(std::string_view conf) {
-  return read_vmm_stitch_conf(conf).error;
-}
-
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  VmmStitchConf conf = read_vmm_stitch_conf(options.conf);
-  require_good_conf(conf.error);
-  conf.ranges.limit_bytes = options.memory_limit_bytes;
-  return std::make_unique<VmmStitchBackend>(conf.ranges, options.device);
+std::unique_ptr<Backend> make(stitch::RangesOptions ranges, const BackendOptions& options) {
+  ranges.limit_bytes = options.memory_limit_bytes;
+  return std::make_unique<VmmStitchBackend>(ranges, options.device);
 }
 
 }  // namespace
 
-VmmStitchConf read_vmm_stitch_conf(std::string_view text) {
-  ConfSplit split = split_conf(text, conf_keys());
-  VmmStitchConf conf{.ranges = {}, .error = std::move(split.error)};
-  ConfReader reader(conf.error);
-  for (const ConfPair& pair : split.pairs) {
-    if (pair.key == "chunk_mb") {
-      const std::uint64_t chunk_mb = reader.number(pair, {.lowest = 2, .highest = 512});
-      if ((chunk_mb & (chunk_mb - 1)) != 0) reader.fail(pair, "a power of two from 2 to 512");
-      conf.ranges.chunk_bytes = chunk_mb * kMiB;
-    } else if (pair.key == "mapped_percent_max") {
-      conf.ranges.mapped_percent_max = reader.number(pair, {.lowest = 100, .highest = 10000});
-    } else {
-      conf.ranges.takes_from_others_first = reader.word(pair, {"when_short", "first"}) == 1;
-    }
-  }
-  return conf;
+ConfResult<stitch::RangesOptions> read_vmm_stitch_conf(std::string_view text) {
+  return read_pairs(text, conf_keys(), stitch::RangesOptions{}, read_keys);
 }
 
 VmmStitchBackend::VmmStitchBackend(const stitch::RangesOptions& options, caching::Driver* device)
@@ -72,7 +64,6 @@ VmmStitchBackend::~VmmStitchBackend() {
 
 AllocateResult VmmStitchBackend::allocate(std::uint64_t size_bytes, cudaStream_t stream) {
   if (size_bytes == 0) return {};
-  constexpr AllocateResult kOutOfMemory{.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
   // Beyond any device, and near 2^64 rounding would wrap.
   if (size_bytes > kTiB * 256) return kOutOfMemory;
   const std::lock_guard lock(mutex_);
@@ -263,12 +254,11 @@ BackendEntry vmm_stitch_entry() {
           .summary = "our own: requests are stitched from scattered physical chunks by mapping",
           .capabilities = {.any_thread = true,
                            .stream_ordered = true,
-                           .real_memory = true,
                            .honours_memory_limit = true,
                            .alignment_bytes = 512},
           .conf_keys = conf_keys(),
-          .check_conf = check_conf,
-          .make = make};
+          .check_conf = conf_checker(read_vmm_stitch_conf),
+          .make = conf_maker(read_vmm_stitch_conf, make)};
 }
 
 }  // namespace allocmark

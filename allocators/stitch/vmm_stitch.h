@@ -26,21 +26,17 @@
 #include <vector>
 
 #include "allocators/backend/backend.h"
+#include "allocators/conf/conf_value.h"
 #include "allocators/cuda/cuda_driver.h"
 #include "allocators/stitch/ranges.h"
 #include "allocators/stitch/small_heap.h"
-#include "base/error.h"
 
 namespace allocmark {
 
 // Config keys: chunk_mb (2 to 512, a power of two), mapped_percent_max (100 to 10000),
 // other_streams (when_short: their free chunks are taken where the device has no more; first:
 // before it is asked).
-struct VmmStitchConf {
-  stitch::RangesOptions ranges;
-  std::optional<ErrorText> error;
-};
-[[nodiscard]] VmmStitchConf read_vmm_stitch_conf(std::string_view text);
+[[nodiscard]] ConfResult<stitch::RangesOptions> read_vmm_stitch_conf(std::string_view text);
 
 class VmmStitchBackend final : public Backend {
  public:
@@ -48,8 +44,6 @@ class VmmStitchBackend final : public Backend {
   // where it is not null, is asked in place of an own one and has to outlive this.
   explicit VmmStitchBackend(const stitch::RangesOptions& options,
                             caching::Driver* device = nullptr);
-  VmmStitchBackend(const VmmStitchBackend&) = delete;
-  VmmStitchBackend& operator=(const VmmStitchBackend&) = delete;
   // Waits for the device and gives back everything, live blocks too.
   ~VmmStitchBackend() override;
 

@@ -3,12 +3,9 @@
 
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "allocators/backend/result_at.h"
 #include "allocators/backend/stream_uses.h"
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
@@ -16,7 +13,6 @@
 #include "allocators/cuda/device_memory.h"
 #include "allocators/cuda/streams.h"
 #include "allocators/xla/pages.h"
-#include "base/error.h"
 
 namespace allocmark {
 namespace {
@@ -25,8 +21,6 @@ class XlaVmmBackend final : public Backend {
  public:
   explicit XlaVmmBackend(std::uint64_t budget_bytes)
       : driver_(nullptr), pages_(driver_, budget_bytes) {}
-  XlaVmmBackend(const XlaVmmBackend&) = delete;
-  XlaVmmBackend& operator=(const XlaVmmBackend&) = delete;
   // Waits for the device and gives back all memory, live blocks too.
   ~XlaVmmBackend() override = default;
 
@@ -35,7 +29,7 @@ class XlaVmmBackend final : public Backend {
   // device still uses.
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override {
     if (size_bytes == 0) return {};
-    if (size_bytes > kDeviceRequestBytesMax) return result_at(std::nullopt);
+    if (size_bytes > kDeviceRequestBytesMax) return kOutOfMemory;
     const std::lock_guard lock(mutex_);
     return result_at(pages_.allocate(size_bytes, number_of(stream)));
   }
@@ -123,27 +117,15 @@ class XlaVmmBackend final : public Backend {
   StreamUses uses_;
 };
 
-const std::vector<std::string>& conf_keys() {
-  static const std::vector<std::string> keys = {"fraction"};
-  return keys;
-}
-
 struct XlaVmmConf {
   double fraction = 0.75;
-  std::optional<ErrorText> error;
 };
 
-XlaVmmConf read_conf(std::string_view text) {
-  ConfSplit split = split_conf(text, conf_keys());
-  XlaVmmConf conf{.error = std::move(split.error)};
-  ConfReader reader(conf.error);
-  for (const ConfPair& pair : split.pairs) conf.fraction = reader.fraction(pair, false);
-  return conf;
+void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs, XlaVmmConf& conf) {
+  for (const ConfPair& pair : pairs) conf.fraction = reader.fraction(pair, false);
 }
 
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  const XlaVmmConf conf = read_conf(options.conf);
-  require_good_conf(conf.error);
+std::unique_ptr<Backend> make(const XlaVmmConf& conf, const BackendOptions& options) {
   const std::uint64_t budget_bytes = options.memory_limit_bytes != 0
                                          ? options.memory_limit_bytes
                                          : share_of_free_memory(conf.fraction);
@@ -153,17 +135,17 @@ std::unique_ptr<Backend> make(const BackendOptions& options) {
 }  // namespace
 
 BackendEntry xla_vmm_entry() {
+  const std::vector<std::string> keys = {"fraction"};
+  const auto read = conf_reader(keys, XlaVmmConf{}, read_keys);
   return {.name = "xla_vmm",
           .summary = "the allocator of virtual memory of XLA and JAX (vmm), rebuilt",
           .capabilities = {.any_thread = true,
                            .stream_ordered = true,
-                           .real_memory = true,
                            .honours_memory_limit = true,
-                           .limit_is_share_of_free = true,
-                           .alignment_bytes = 256},
-          .conf_keys = conf_keys(),
-          .check_conf = [](std::string_view conf) { return read_conf(conf).error; },
-          .make = make};
+                           .limit_is_share_of_free = true},
+          .conf_keys = keys,
+          .check_conf = conf_checker(read),
+          .make = conf_maker(read, make)};
 }
 
 }  // namespace allocmark

@@ -75,8 +75,6 @@ class PlantedBackend final : public Backend {
       ALLOCMARK_CUDA_CHECK(cudaFree(block));
     }
   }
-  PlantedBackend(const PlantedBackend&) = delete;
-  PlantedBackend& operator=(const PlantedBackend&) = delete;
 
   ~PlantedBackend() override {
     trim_cache();

@@ -48,8 +48,6 @@ class PlantedHostBackend final : public Backend {
  public:
   PlantedHostBackend(HostFault fault, std::uint64_t limit_bytes)
       : fault_(fault), limit_bytes_(limit_bytes) {}
-  PlantedHostBackend(const PlantedHostBackend&) = delete;
-  PlantedHostBackend& operator=(const PlantedHostBackend&) = delete;
   ~PlantedHostBackend() override {
     empty_cache();
     if (fault_ == HostFault::LeaksAtTheEnd) return;

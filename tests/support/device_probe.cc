@@ -28,9 +28,9 @@ void CUDART_CB wait_until_open(void* argument) {
 bool on_simcuda() { return dlsym(RTLD_DEFAULT, "simcu_present") != nullptr; }
 
 void plan_fault(const FaultPlan& plan) {
-  constexpr int kOutOfMemory = 2;  // as cudaError_t and as CUresult
+  constexpr int kMemoryAllocation = 2;  // as cudaError_t and as CUresult
   find<decltype(simcu_fail_calls)>("simcu_fail_calls")(plan.api, plan.nth, plan.count,
-                                                       kOutOfMemory);
+                                                       kMemoryAllocation);
 }
 
 void clear_faults() { find<decltype(simcu_fail_calls)>("simcu_fail_calls")(nullptr, 0, 0, 0); }

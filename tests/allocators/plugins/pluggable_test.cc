@@ -47,13 +47,13 @@ class Variable {
 }  // namespace
 
 TEST_CASE("pluggable reads its keys, with the names of PyTorch's example as defaults") {
-  const PluggableConfResult few = read_pluggable_conf("library:a.so");
+  const ConfResult<PluggableConf> few = read_pluggable_conf("library:a.so");
   REQUIRE(!few.error);
   CHECK(few.conf.library == "a.so");
   CHECK(few.conf.malloc_symbol == "my_malloc");
   CHECK(few.conf.free_symbol == "my_free");
   CHECK(few.conf.record_stream_symbol.empty());
-  const PluggableConfResult all = read_pluggable_conf(
+  const ConfResult<PluggableConf> all = read_pluggable_conf(
       "library:[/with blank, comma/b.so],malloc:m,free:f,record_stream:r,trim:t");
   REQUIRE(!all.error);
   CHECK(all.conf.library == "/with blank, comma/b.so");

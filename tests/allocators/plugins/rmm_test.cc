@@ -17,18 +17,19 @@
 namespace allocmark {
 
 TEST_CASE("rmm reads its keys, and each only with the resource that knows it") {
-  const RmmConf plain = read_rmm_conf("");
+  const ConfResult<AllocmarkRmmOptions> plain = read_rmm_conf("");
   CHECK(!plain.error);
-  CHECK(plain.options.resource == kAllocmarkRmmPool);
-  CHECK(plain.options.initial_bytes == UINT64_MAX);
-  const RmmConf pool = read_rmm_conf("initial_mb:64,max_mb:1024");
+  CHECK(plain.conf.resource == kAllocmarkRmmPool);
+  CHECK(plain.conf.initial_bytes == UINT64_MAX);
+  const ConfResult<AllocmarkRmmOptions> pool = read_rmm_conf("initial_mb:64,max_mb:1024");
   CHECK(!pool.error);
-  CHECK(pool.options.initial_bytes == 64 * kMiB);
-  CHECK(pool.options.bytes_max == kGiB);
-  const RmmConf fixed = read_rmm_conf("block_kb:2048,resource:fixed_size,block_count:3");
+  CHECK(pool.conf.initial_bytes == 64 * kMiB);
+  CHECK(pool.conf.bytes_max == kGiB);
+  const ConfResult<AllocmarkRmmOptions> fixed =
+      read_rmm_conf("block_kb:2048,resource:fixed_size,block_count:3");
   CHECK(!fixed.error);
-  CHECK(fixed.options.block_bytes == 2 * kMiB);
-  CHECK(fixed.options.block_count == 3);
+  CHECK(fixed.conf.block_bytes == 2 * kMiB);
+  CHECK(fixed.conf.block_count == 3);
   for (const char* bad : {"block_kb:1", "resource:arena,min_bin:9", "resource:other",
                           "resource:pool,release_threshold_mb:1", "min_bin:12",
                           "resource:binning,min_bin:20,max_bin:12"}) {

@@ -47,7 +47,7 @@ TEST_CASE("an empty config string means the allocator's own defaults") {
 }
 
 TEST_CASE("async reads its keys") {
-  const AsyncConfResult read = read_async_conf(
+  const ConfResult<AsyncConf> read = read_async_conf(
       "pool:own,release_threshold_mb:64,reuse_follow_event_dependencies:False,reuse_allow_"
       "opportunistic:True,"
       "reuse_allow_internal_dependencies:False,max_size_mb:1024");
@@ -62,7 +62,8 @@ TEST_CASE("async reads its keys") {
 }
 
 TEST_CASE("cub reads its keys") {
-  const CubConfResult read = read_cub_conf("bin_growth:2,min_bin:9,max_bin:30,max_cached_mb:max");
+  const ConfResult<CubConf> read =
+      read_cub_conf("bin_growth:2,min_bin:9,max_bin:30,max_cached_mb:max");
   REQUIRE(!read.error);
   CHECK(read.conf.bin_growth == 2);
   CHECK(read.conf.min_bin == 9);
@@ -72,7 +73,7 @@ TEST_CASE("cub reads its keys") {
 }
 
 TEST_CASE("thrust_pool reads its keys") {
-  const ThrustPoolConfResult read = read_thrust_pool_conf(
+  const ConfResult<ThrustPoolConf> read = read_thrust_pool_conf(
       "alignment:256,smallest_block_size:512,largest_block_size:2MiB,cache_oversized:False,"
       "min_blocks_per_chunk:4,sync_at_free:always");
   REQUIRE(!read.error);

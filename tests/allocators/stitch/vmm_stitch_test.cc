@@ -256,13 +256,13 @@ TEST_CASE("addresses are given out in order, whatever the driver answers, and jo
 }
 
 TEST_CASE("vmm_stitch reads its keys") {
-  CHECK(read_vmm_stitch_conf("").ranges.chunk_bytes == 2 * kMiB);
-  const VmmStitchConf conf =
+  CHECK(read_vmm_stitch_conf("").conf.chunk_bytes == 2 * kMiB);
+  const ConfResult<stitch::RangesOptions> read =
       read_vmm_stitch_conf("chunk_mb:32,mapped_percent_max:150,other_streams:first");
-  CHECK(!conf.error);
-  CHECK(conf.ranges.chunk_bytes == 32 * kMiB);
-  CHECK(conf.ranges.mapped_percent_max == 150);
-  CHECK(conf.ranges.takes_from_others_first);
+  CHECK(!read.error);
+  CHECK(read.conf.chunk_bytes == 32 * kMiB);
+  CHECK(read.conf.mapped_percent_max == 150);
+  CHECK(read.conf.takes_from_others_first);
   for (const char* bad : {"chunk_mb:3", "chunk_mb:1", "chunk_mb:1024", "mapped_percent_max:99",
                           "other_streams:never", "chunk:2"}) {
     INFO(bad);

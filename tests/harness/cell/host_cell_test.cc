@@ -71,8 +71,6 @@ class FaultyHost final : public Backend {
     for (const auto& [pointer, size_bytes] : all_)
       fault_ == HostFault::Unpinned ? std::free(pointer) : (void)cudaFreeHost(pointer);
   }
-  FaultyHost(const FaultyHost&) = delete;
-  FaultyHost& operator=(const FaultyHost&) = delete;
   AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t /*stream*/) override {
     void* pointer = nullptr;
     if (fault_ == HostFault::Unpinned) {

@@ -44,8 +44,6 @@ class HarmfulBackend final : public Backend {
   bool is_careless = false;
 
   HarmfulBackend() = default;
-  HarmfulBackend(const HarmfulBackend&) = delete;
-  HarmfulBackend& operator=(const HarmfulBackend&) = delete;
   ~HarmfulBackend() override {
     for (void* pointer : all_) (void)cudaFree(pointer);
   }

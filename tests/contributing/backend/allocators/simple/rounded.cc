@@ -5,13 +5,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <string>
-#include <string_view>
 
 #include "allocators/backend/backend.h"
 #include "allocators/backend/live_set.h"
-#include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
@@ -24,9 +20,6 @@ namespace {
 
 class RoundedBackend final : public Backend {
  public:
-  RoundedBackend() = default;
-  RoundedBackend(const RoundedBackend&) = delete;
-  RoundedBackend& operator=(const RoundedBackend&) = delete;
   ~RoundedBackend() override {
     live_.for_each([](const LiveBlock& block) { (void)cudaFree(block.pointer); });
   }
@@ -36,10 +29,10 @@ class RoundedBackend final : public Backend {
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t) override {
     if (size_bytes == 0) return {};
     const std::uint64_t rounded_bytes = (size_bytes + kMiB - 1) / kMiB * kMiB;
-    if (rounded_bytes < size_bytes) return {.status = AllocateStatus::OutOfMemory};
+    if (rounded_bytes < size_bytes) return kOutOfMemory;
     void* pointer = nullptr;
     const cudaError_t error = cudaMalloc(&pointer, rounded_bytes);
-    if (is_out_of_memory(error)) return {.status = AllocateStatus::OutOfMemory};
+    if (is_out_of_memory(error)) return kOutOfMemory;
     ALLOCMARK_CUDA_CHECK(error);
     const std::scoped_lock lock(mutex_);
     live_.reserve_one();
@@ -74,10 +67,7 @@ class RoundedBackend final : public Backend {
   std::uint64_t device_free_count_ = 0;
 };
 
-std::optional<ErrorText> check_conf(std::string_view conf) { return split_conf(conf, {}).error; }
-
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  require_good_conf(check_conf(options.conf));
+std::unique_ptr<Backend> make(NoConf, const BackendOptions& /*options*/) {
   return std::make_unique<RoundedBackend>();
 }
 
@@ -88,8 +78,8 @@ BackendEntry rounded_entry() {
           .summary = "cudaMalloc of whole MiB for every request",
           .capabilities = {.any_thread = true, .stream_ordered = true},
           .conf_keys = {},
-          .check_conf = check_conf,
-          .make = make};
+          .check_conf = conf_checker(read_no_conf),
+          .make = conf_maker(read_no_conf, make)};
 }
 
 }  // namespace allocmark

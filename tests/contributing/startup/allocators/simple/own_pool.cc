@@ -6,13 +6,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <string>
-#include <string_view>
 
 #include "allocators/backend/backend.h"
 #include "allocators/backend/live_set.h"
-#include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/cuda_check.h"
 
@@ -40,8 +36,6 @@ cudaMemPool_t pool_of_process() {
 class OwnPoolBackend final : public Backend {
  public:
   OwnPoolBackend() : pool_(pool_of_process()) {}
-  OwnPoolBackend(const OwnPoolBackend&) = delete;
-  OwnPoolBackend& operator=(const OwnPoolBackend&) = delete;
   // What the pool caches goes back to the device, so that the next instance begins with nothing.
   ~OwnPoolBackend() override {
     live_.for_each([](const LiveBlock& block) { (void)cudaFreeAsync(block.pointer, nullptr); });
@@ -54,7 +48,7 @@ class OwnPoolBackend final : public Backend {
     if (size_bytes == 0) return {};
     void* pointer = nullptr;
     const cudaError_t error = cudaMallocFromPoolAsync(&pointer, size_bytes, pool_, stream);
-    if (is_out_of_memory(error)) return {.status = AllocateStatus::OutOfMemory};
+    if (is_out_of_memory(error)) return kOutOfMemory;
     ALLOCMARK_CUDA_CHECK(error);
     const std::scoped_lock lock(mutex_);
     live_.reserve_one();
@@ -85,10 +79,7 @@ class OwnPoolBackend final : public Backend {
   LiveSet live_;
 };
 
-std::optional<ErrorText> check_conf(std::string_view conf) { return split_conf(conf, {}).error; }
-
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  require_good_conf(check_conf(options.conf));
+std::unique_ptr<Backend> make(NoConf, const BackendOptions& /*options*/) {
   return std::make_unique<OwnPoolBackend>();
 }
 
@@ -99,8 +90,8 @@ BackendEntry own_pool_entry() {
           .summary = "a memory pool of the driver that the process makes once",
           .capabilities = {.any_thread = true, .stream_ordered = true},
           .conf_keys = {},
-          .check_conf = check_conf,
-          .make = make};
+          .check_conf = conf_checker(read_no_conf),
+          .make = conf_maker(read_no_conf, make)};
 }
 
 }  // namespace allocmark
