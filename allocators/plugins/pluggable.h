@@ -3,18 +3,11 @@
 // pass them on; what they answer flows back unjudged, for the checking pass to judge.
 #pragma once
 
-#include <cuda_runtime_api.h>
-#include <sys/types.h>
-
-#include <atomic>
-#include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "allocators/backend/backend.h"
-#include "allocators/backend/live_set.h"
 #include "allocators/conf/conf_value.h"
 #include "base/error.h"
 
@@ -40,49 +33,6 @@ struct PluggableConf {
                                               const std::string& carrier);
 // Why the library cannot be used on a simulated device; nothing where it can.
 [[nodiscard]] std::optional<ErrorText> simulated_plugin_error(const PluggableConf& conf);
-
-class PluggableBackend final : public Backend {
- public:
-  // Loads the library, which stays loaded until the process ends: it may have threads and caches of
-  // its own. Throws EnvironmentError where it does not load or lacks a function.
-  explicit PluggableBackend(const PluggableConf& conf);
-  // Waits for the device, gives what is live back to the library, and trims.
-  ~PluggableBackend() override;
-
-  // A null pointer from the library is "out of memory". The library may block the host as it likes.
-  // Size 0 does not reach it. Safe on any thread if the library is, as PyTorch demands.
-  [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override;
-  void deallocate(void* pointer, std::uint64_t size_bytes, cudaStream_t stream) override;
-  // Nothing happens where the library has no such function: with PyTorch neither.
-  void record_stream(void* pointer, cudaStream_t stream) override;
-  void trim() override;
-
-  // allocated_bytes are the live requests. What the library has taken from the device it cannot
-  // say; the simulated runtime can, but not of a cache that an earlier instance left.
-  [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override;
-
- private:
-  using Malloc = void* (*)(ssize_t size_bytes, int device, cudaStream_t stream);
-  using Free = void (*)(void* pointer, ssize_t size_bytes, int device, cudaStream_t stream);
-  using RecordStream = void (*)(void* pointer, cudaStream_t stream);
-  using Trim = void (*)();
-
-  void require_our_runtime() const;
-  void call_init_once(const std::string& symbol, void* library);
-
-  Malloc malloc_ = nullptr;
-  Free free_ = nullptr;
-  RecordStream record_stream_ = nullptr;
-  Trim trim_ = nullptr;
-  std::string library_;
-  int device_ = 0;
-  std::uint64_t (*device_used_bytes_)() = nullptr;  // null on a GPU
-  std::uint64_t used_bytes_before_ = 0;             // when this instance was made
-  std::atomic<bool> has_answered_ = false;  // the library has handed out memory at least once
-
-  mutable std::mutex mutex_;  // guards what follows, never held while the library runs
-  LiveSet live_;
-};
 
 [[nodiscard]] BackendEntry pluggable_entry();
 

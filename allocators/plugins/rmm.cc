@@ -3,11 +3,15 @@
 
 #include <dlfcn.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "allocators/backend/live_set.h"
+#include "allocators/backend/stream_uses.h"
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/cuda_check.h"
@@ -61,6 +65,118 @@ std::string unavailable_reason() {
                            "the shared runtime"
                          : "";
 }
+
+class RmmBackend final : public Backend {
+ public:
+  // On the current device. Throws EnvironmentError where the plugin cannot be used.
+  explicit RmmBackend(const AllocmarkRmmOptions& options) : plugin_(nullptr) {
+    if (const std::string reason = unavailable_reason(); !reason.empty()) {
+      throw EnvironmentError({.what = "the rmm backend is not available", .next = reason});
+    }
+    plugin_ = &functions();
+    const int status = plugin_->open(&options, &instance_);
+    if (status == kAllocmarkRmmOutOfMemory) {
+      throw EnvironmentError({.what = "the device has not the memory that the resource starts with",
+                              .where = "rmm backend",
+                              .next = "give a smaller initial_mb"});
+    }
+    require_ok(status, "its constructor");
+  }
+
+  // Waits for the device and gives everything back.
+  ~RmmBackend() override {
+    (void)cudaDeviceSynchronize();
+    live_.for_each([this](const LiveBlock& block) {
+      (void)plugin_->deallocate(instance_, block.pointer, block.size_bytes, nullptr);
+    });
+    (void)cudaDeviceSynchronize();
+    plugin_->close(instance_);
+  }
+
+  // The caller owns the block, which is usable on `stream` at once. Blocks the host where the
+  // resource asks cudaMalloc for more. All resources can be called from any thread.
+  [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override {
+    if (size_bytes == 0) return {};
+    if (size_bytes > kTiB * 256) return kOutOfMemory;  // RMM's rounding would wrap
+    void* pointer = nullptr;
+    const int status = plugin_->allocate(instance_, size_bytes, stream, &pointer);
+    if (status == kAllocmarkRmmOutOfMemory) [[unlikely]]
+      return kOutOfMemory;
+    require_ok(status, "allocate");
+    const std::scoped_lock lock(mutex_);
+    live_.reserve_one();
+    live_.insert({.pointer = pointer, .size_bytes = size_bytes});
+    return {.pointer = pointer, .status = AllocateStatus::Ok};
+  }
+
+  // RMM knows only the stream that is named here, so that stream is first made to wait for those
+  // that record_stream named; the host does not wait.
+  void deallocate(void* pointer, std::uint64_t size_bytes, cudaStream_t stream) override {
+    if (pointer == nullptr) return;
+    std::vector<cudaStream_t> others;
+    {
+      const std::scoped_lock lock(mutex_);
+      others = uses_.take(pointer);
+    }
+    for (const cudaStream_t other : others) wait_for(other, stream);  // may throw: it is live then
+    {
+      // Forgotten before it is freed: then another thread may get the same address.
+      const std::scoped_lock lock(mutex_);
+      (void)live_.erase(pointer);
+    }
+    require_ok(plugin_->deallocate(instance_, pointer, size_bytes, stream), "deallocate");
+  }
+
+  void record_stream(void* pointer, cudaStream_t stream) override {
+    if (pointer == nullptr) return;
+    const std::scoped_lock lock(mutex_);
+    uses_.add(pointer, stream);
+  }
+
+  // Only cuda_async gives memory back before it ends: the driver's pool is trimmed.
+  void trim() override { require_ok(plugin_->trim(instance_), "trim"); }
+
+  [[nodiscard]] MemoryStats stats(cudaStream_t /*stream*/) const override {
+    AllocmarkRmmUsage usage{};
+    require_ok(plugin_->usage(instance_, &usage), "usage");
+    MemoryStats stats;
+    {
+      const std::scoped_lock lock(mutex_);
+      stats.allocated_bytes = live_.size_bytes_total();
+    }
+    stats.reserved_bytes = usage.reserved_bytes;
+    if (usage.device_allocate_count > 0) {
+      stats.device_allocate_count = usage.device_allocate_count;
+      stats.device_free_count = usage.device_free_count;
+    }
+    return stats;
+  }
+
+ private:
+  void require_ok(int status, const char* call) const {
+    if (status == kAllocmarkRmmOk) [[likely]]
+      return;
+    throw EnvironmentError({.what = std::string("RMM failed in ") + call,
+                            .where = plugin_path(),
+                            .got = plugin_->last_error()});
+  }
+
+  void wait_for(cudaStream_t other, cudaStream_t stream) const {
+    cudaEvent_t event = nullptr;
+    ALLOCMARK_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    const cudaError_t recorded = cudaEventRecord(event, other);
+    const cudaError_t waited =
+        recorded == cudaSuccess ? cudaStreamWaitEvent(stream, event, 0) : recorded;
+    (void)cudaEventDestroy(event);
+    ALLOCMARK_CUDA_CHECK(waited);
+  }
+
+  const AllocmarkRmmPlugin* plugin_;
+  void* instance_ = nullptr;
+  mutable std::mutex mutex_;  // guards what follows, never held while RMM runs
+  LiveSet live_;
+  StreamUses uses_;
+};
 
 std::unique_ptr<Backend> make(const AllocmarkRmmOptions& conf, const BackendOptions& /*options*/) {
   return std::make_unique<RmmBackend>(conf);
@@ -126,101 +242,6 @@ ConfResult<AllocmarkRmmOptions> read_rmm_conf(std::string_view text) {
                                         .bin_exponent_min = 18,
                                         .bin_exponent_max = 22},
                     read_keys);
-}
-
-RmmBackend::RmmBackend(const AllocmarkRmmOptions& options) : plugin_(nullptr) {
-  if (const std::string reason = unavailable_reason(); !reason.empty()) {
-    throw EnvironmentError({.what = "the rmm backend is not available", .next = reason});
-  }
-  plugin_ = &functions();
-  const int status = plugin_->open(&options, &instance_);
-  if (status == kAllocmarkRmmOutOfMemory) {
-    throw EnvironmentError({.what = "the device has not the memory that the resource starts with",
-                            .where = "rmm backend",
-                            .next = "give a smaller initial_mb"});
-  }
-  require_ok(status, "its constructor");
-}
-
-RmmBackend::~RmmBackend() {
-  (void)cudaDeviceSynchronize();
-  live_.for_each([this](const LiveBlock& block) {
-    (void)plugin_->deallocate(instance_, block.pointer, block.size_bytes, nullptr);
-  });
-  (void)cudaDeviceSynchronize();
-  plugin_->close(instance_);
-}
-
-void RmmBackend::require_ok(int status, const char* call) const {
-  if (status == kAllocmarkRmmOk) [[likely]]
-    return;
-  throw EnvironmentError({.what = std::string("RMM failed in ") + call,
-                          .where = plugin_path(),
-                          .got = plugin_->last_error()});
-}
-
-AllocateResult RmmBackend::allocate(std::uint64_t size_bytes, cudaStream_t stream) {
-  if (size_bytes == 0) return {};
-  if (size_bytes > kTiB * 256) return kOutOfMemory;  // RMM's rounding would wrap
-  void* pointer = nullptr;
-  const int status = plugin_->allocate(instance_, size_bytes, stream, &pointer);
-  if (status == kAllocmarkRmmOutOfMemory) [[unlikely]]
-    return kOutOfMemory;
-  require_ok(status, "allocate");
-  const std::scoped_lock lock(mutex_);
-  live_.reserve_one();
-  live_.insert({.pointer = pointer, .size_bytes = size_bytes});
-  return {.pointer = pointer, .status = AllocateStatus::Ok};
-}
-
-void RmmBackend::wait_for(cudaStream_t other, cudaStream_t stream) const {
-  cudaEvent_t event = nullptr;
-  ALLOCMARK_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-  const cudaError_t recorded = cudaEventRecord(event, other);
-  const cudaError_t waited =
-      recorded == cudaSuccess ? cudaStreamWaitEvent(stream, event, 0) : recorded;
-  (void)cudaEventDestroy(event);
-  ALLOCMARK_CUDA_CHECK(waited);
-}
-
-void RmmBackend::deallocate(void* pointer, std::uint64_t size_bytes, cudaStream_t stream) {
-  if (pointer == nullptr) return;
-  std::vector<cudaStream_t> others;
-  {
-    const std::scoped_lock lock(mutex_);
-    others = uses_.take(pointer);
-  }
-  for (const cudaStream_t other : others) wait_for(other, stream);  // may throw: it is live then
-  {
-    // Forgotten before it is freed: then another thread may get the same address.
-    const std::scoped_lock lock(mutex_);
-    (void)live_.erase(pointer);
-  }
-  require_ok(plugin_->deallocate(instance_, pointer, size_bytes, stream), "deallocate");
-}
-
-void RmmBackend::record_stream(void* pointer, cudaStream_t stream) {
-  if (pointer == nullptr) return;
-  const std::scoped_lock lock(mutex_);
-  uses_.add(pointer, stream);
-}
-
-void RmmBackend::trim() { require_ok(plugin_->trim(instance_), "trim"); }
-
-MemoryStats RmmBackend::stats(cudaStream_t /*stream*/) const {
-  AllocmarkRmmUsage usage{};
-  require_ok(plugin_->usage(instance_, &usage), "usage");
-  MemoryStats stats;
-  {
-    const std::scoped_lock lock(mutex_);
-    stats.allocated_bytes = live_.size_bytes_total();
-  }
-  stats.reserved_bytes = usage.reserved_bytes;
-  if (usage.device_allocate_count > 0) {
-    stats.device_allocate_count = usage.device_allocate_count;
-    stats.device_free_count = usage.device_free_count;
-  }
-  return stats;
 }
 
 BackendEntry rmm_entry() {

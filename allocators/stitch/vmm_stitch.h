@@ -16,20 +16,11 @@
 //   - views stay mapped until addresses over mapped_percent_max of the physical memory are mapped.
 #pragma once
 
-#include <cstdint>
-#include <deque>
-#include <map>
-#include <mutex>
-#include <optional>
 #include <string_view>
-#include <unordered_map>
-#include <vector>
 
 #include "allocators/backend/backend.h"
 #include "allocators/conf/conf_value.h"
-#include "allocators/cuda/cuda_driver.h"
 #include "allocators/stitch/ranges.h"
-#include "allocators/stitch/small_heap.h"
 
 namespace allocmark {
 
@@ -37,65 +28,6 @@ namespace allocmark {
 // other_streams (when_short: their free chunks are taken where the device has no more; first:
 // before it is asked).
 [[nodiscard]] ConfResult<stitch::RangesOptions> read_vmm_stitch_conf(std::string_view text);
-
-class VmmStitchBackend final : public Backend {
- public:
-  // On the current device, which must stay the current one of every thread that calls. `device`,
-  // where it is not null, is asked in place of an own one and has to outlive this.
-  explicit VmmStitchBackend(const stitch::RangesOptions& options,
-                            caching::Driver* device = nullptr);
-  // Waits for the device and gives back everything, live blocks too.
-  ~VmmStitchBackend() override;
-
-  // The caller owns the block, which is usable on `stream` at once, and gives it back with
-  // deallocate, on any thread. Blocks the host while the driver maps memory, and where memory is
-  // short for the streams that record_stream named.
-  [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override;
-  // Never blocks.
-  void deallocate(void* pointer, std::uint64_t size_bytes, cudaStream_t stream) override;
-  void record_stream(void* pointer, cudaStream_t stream) override;
-  // Waits for the device, unmaps all that is unused and gives its memory back.
-  void trim() override;
-
-  [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override;
-  [[nodiscard]] std::vector<NamedCounter> counters() const override;
-
- private:
-  struct Block {
-    stitch::Range range;           // view null: a piece of a slab
-    std::uint64_t order = 0;       // of that piece
-    std::uint64_t size_bytes = 0;  // rounded
-    caching::Stream stream = 0;
-    std::vector<caching::Stream> other_streams;  // that have used it
-  };
-  // Given back while other streams were at work with it.
-  struct Pending {
-    Block block;
-    std::vector<caching::Event> events;
-  };
-
-  [[nodiscard]] std::optional<std::uint64_t> try_allocate(Block& block);
-  [[nodiscard]] std::optional<std::uint64_t> take_small(Block& block);
-  void release(const Block& block);
-  void release_done_pending();
-  void wait_for_pending();
-  void release_pending(std::deque<Pending>::iterator at);
-  [[nodiscard]] std::vector<caching::Event> record_events(const Block& block);
-  [[nodiscard]] std::unordered_map<void*, Block>::iterator find(void* pointer);
-
-  mutable std::mutex mutex_;  // guards everything below
-  std::optional<CudaDriver> own_driver_;
-  caching::Driver& driver_;
-  stitch::Ranges ranges_;
-  std::uint64_t small_bytes_max_;
-  std::map<caching::Stream, stitch::SmallHeap> small_heaps_;
-  std::map<std::uint64_t, stitch::Range> slabs_;  // by order
-  std::unordered_map<void*, Block> live_;
-  std::deque<Pending> pending_;
-  std::uint64_t allocated_bytes_ = 0;
-  std::uint64_t pending_bytes_ = 0;
-  std::uint64_t retry_count_ = 0;
-};
 
 [[nodiscard]] BackendEntry vmm_stitch_entry();
 
