@@ -37,26 +37,22 @@ struct CaptureAnswer {
                                                   std::size_t count, unsigned flags);
 
 // ---- graphs and nodes
-[[nodiscard]] cudaError_t api_graph_create(ThreadState& thread, cudaGraph_t* graph, unsigned flags);
-[[nodiscard]] cudaError_t api_graph_destroy(ThreadState& thread, cudaGraph_t graph);
-[[nodiscard]] cudaError_t api_graph_clone(ThreadState& thread, cudaGraph_t* clone,
-                                          cudaGraph_t original);
+[[nodiscard]] cudaError_t api_graph_create(cudaGraph_t* graph, unsigned flags);
+[[nodiscard]] cudaError_t api_graph_destroy(cudaGraph_t graph);
+[[nodiscard]] cudaError_t api_graph_clone(cudaGraph_t* clone, cudaGraph_t original);
 // Lists as CUDA gives them: `list` null asks for the number alone.
-[[nodiscard]] cudaError_t api_graph_nodes(ThreadState& thread, cudaGraph_t graph,
-                                          cudaGraphNode_t* list, std::size_t* count);
-[[nodiscard]] cudaError_t api_graph_roots(ThreadState& thread, cudaGraph_t graph,
-                                          cudaGraphNode_t* list, std::size_t* count);
-[[nodiscard]] cudaError_t api_graph_edges(ThreadState& thread, cudaGraph_t graph,
-                                          cudaGraphNode_t* from, cudaGraphNode_t* to, void* edges,
+[[nodiscard]] cudaError_t api_graph_nodes(cudaGraph_t graph, cudaGraphNode_t* list,
                                           std::size_t* count);
-[[nodiscard]] cudaError_t api_node_dependencies(ThreadState& thread, cudaGraphNode_t node,
-                                                cudaGraphNode_t* list, void* edges,
-                                                std::size_t* count);
-[[nodiscard]] cudaError_t api_node_dependents(ThreadState& thread, cudaGraphNode_t node,
-                                              cudaGraphNode_t* list, void* edges,
-                                              std::size_t* count);
-[[nodiscard]] cudaError_t api_node_type(ThreadState& thread, cudaGraphNode_t node, int* type);
-[[nodiscard]] cudaError_t api_graph_print(ThreadState& thread, cudaGraph_t graph, const char* path);
+[[nodiscard]] cudaError_t api_graph_roots(cudaGraph_t graph, cudaGraphNode_t* list,
+                                          std::size_t* count);
+[[nodiscard]] cudaError_t api_graph_edges(cudaGraph_t graph, cudaGraphNode_t* from,
+                                          cudaGraphNode_t* to, void* edges, std::size_t* count);
+[[nodiscard]] cudaError_t api_node_dependencies(cudaGraphNode_t node, cudaGraphNode_t* list,
+                                                void* edges, std::size_t* count);
+[[nodiscard]] cudaError_t api_node_dependents(cudaGraphNode_t node, cudaGraphNode_t* list,
+                                              void* edges, std::size_t* count);
+[[nodiscard]] cudaError_t api_node_type(cudaGraphNode_t node, int* type);
+[[nodiscard]] cudaError_t api_graph_print(cudaGraph_t graph, const char* path);
 
 struct NodePlace {
   cudaGraphNode_t* node = nullptr;  // out
@@ -64,7 +60,7 @@ struct NodePlace {
   const cudaGraphNode_t* dependencies = nullptr;
   std::size_t dependency_count = 0;
 };
-[[nodiscard]] cudaError_t api_add_empty_node(ThreadState& thread, NodePlace place);
+[[nodiscard]] cudaError_t api_add_empty_node(NodePlace place);
 // A kernel, copy, fill or host function on the calling thread's device. NotSupported where the
 // graph's work is another device's.
 [[nodiscard]] cudaError_t api_add_work_node(ThreadState& thread, NodePlace place, MadeWork made);
@@ -81,12 +77,10 @@ struct NodePlace {
 void own_child(cudaGraph_t parent, cudaGraph_t child);
 [[nodiscard]] cudaError_t api_add_allocation_node(ThreadState& thread, NodePlace place,
                                                   cudaMemAllocNodeParams* parameters);
-[[nodiscard]] cudaError_t api_add_free_node(ThreadState& thread, NodePlace place,
-                                            std::uint64_t address);
-[[nodiscard]] cudaError_t api_allocation_node(ThreadState& thread, cudaGraphNode_t node,
+[[nodiscard]] cudaError_t api_add_free_node(NodePlace place, std::uint64_t address);
+[[nodiscard]] cudaError_t api_allocation_node(cudaGraphNode_t node,
                                               cudaMemAllocNodeParams* parameters);
-[[nodiscard]] cudaError_t api_free_node(ThreadState& thread, cudaGraphNode_t node,
-                                        std::uint64_t* address);
+[[nodiscard]] cudaError_t api_free_node(cudaGraphNode_t node, std::uint64_t* address);
 
 // ---- executable graphs
 // A child has no memory nodes, is of the parent's device, and has at most 10000 nodes.
@@ -97,11 +91,10 @@ void own_child(cudaGraph_t parent, cudaGraph_t child);
 [[nodiscard]] cudaError_t api_instantiate_with(ThreadState& thread, cudaGraphExec_t* exec,
                                                cudaGraph_t graph,
                                                cudaGraphInstantiateParams* parameters);
-[[nodiscard]] cudaError_t api_exec_destroy(ThreadState& thread, cudaGraphExec_t exec);
-[[nodiscard]] cudaError_t api_exec_flags(ThreadState& thread, cudaGraphExec_t exec,
-                                         unsigned long long* flags);
-[[nodiscard]] cudaError_t api_exec_update(ThreadState& thread, cudaGraphExec_t exec,
-                                          cudaGraph_t graph, cudaGraphExecUpdateResultInfo* result);
+[[nodiscard]] cudaError_t api_exec_destroy(cudaGraphExec_t exec);
+[[nodiscard]] cudaError_t api_exec_flags(cudaGraphExec_t exec, unsigned long long* flags);
+[[nodiscard]] cudaError_t api_exec_update(cudaGraphExec_t exec, cudaGraph_t graph,
+                                          cudaGraphExecUpdateResultInfo* result);
 // The same as api_set_node_work() in what was instantiated from the node's graph, which stays as it
 // is. InvalidValue where CUDA's manual does not let the new work follow the old.
 [[nodiscard]] cudaError_t api_exec_set_work(ThreadState& thread, cudaGraphExec_t exec,

@@ -74,15 +74,15 @@ SIMCUDA_RUNTIME(cudaStreamUpdateCaptureDependencies,
 SIMCUDA_RUNTIME(cudaGraphGetEdges,
                 (cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
                  cudaGraphEdgeData* edges, size_t* count),
-                (number(graph)), api_graph_edges(thread, graph, from, to, edges, count))
+                (number(graph)), api_graph_edges(graph, from, to, edges, count))
 SIMCUDA_RUNTIME(cudaGraphNodeGetDependencies,
                 (cudaGraphNode_t node, cudaGraphNode_t* dependencies, cudaGraphEdgeData* edges,
                  size_t* count),
-                (number(node)), api_node_dependencies(thread, node, dependencies, edges, count))
+                (number(node)), api_node_dependencies(node, dependencies, edges, count))
 SIMCUDA_RUNTIME(cudaGraphNodeGetDependentNodes,
                 (cudaGraphNode_t node, cudaGraphNode_t* dependents, cudaGraphEdgeData* edges,
                  size_t* count),
-                (number(node)), api_node_dependents(thread, node, dependents, edges, count))
+                (number(node)), api_node_dependents(node, dependents, edges, count))
 #endif
 #if CUDA_VERSION >= 12030
 SIMCUDA_DRIVER(cuStreamGetCaptureInfo_v3,
@@ -105,44 +105,41 @@ SIMCUDA_FUNCTION(driver_call, CUresult, cuStreamUpdateCaptureDependencies_v2,
 SIMCUDA_FUNCTION(driver_call, CUresult, cuGraphGetEdges_v2, "cuGraphGetEdges",
                  (CUgraph graph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* edges,
                   size_t* count),
-                 (number(graph)), as_result(api_graph_edges(thread, graph, from, to, edges, count)))
+                 (number(graph)), as_result(api_graph_edges(graph, from, to, edges, count)))
 SIMCUDA_FUNCTION(driver_call, CUresult, cuGraphNodeGetDependencies_v2, "cuGraphNodeGetDependencies",
                  (CUgraphNode node, CUgraphNode* dependencies, CUgraphEdgeData* edges,
                   size_t* count),
-                 (number(node)),
-                 as_result(api_node_dependencies(thread, node, dependencies, edges, count)))
+                 (number(node)), as_result(api_node_dependencies(node, dependencies, edges, count)))
 SIMCUDA_FUNCTION(driver_call, CUresult, cuGraphNodeGetDependentNodes_v2,
                  "cuGraphNodeGetDependentNodes",
                  (CUgraphNode node, CUgraphNode* dependents, CUgraphEdgeData* edges, size_t* count),
-                 (number(node)),
-                 as_result(api_node_dependents(thread, node, dependents, edges, count)))
+                 (number(node)), as_result(api_node_dependents(node, dependents, edges, count)))
 #endif
 
 // ---- graphs and nodes
 
 SIMCUDA_TWINS(cudaGraphCreate, cuGraphCreate, (cudaGraph_t * graph, unsigned int flags), (flags),
-              api_graph_create(thread, graph, flags))
+              api_graph_create(graph, flags))
 SIMCUDA_TWINS(cudaGraphDestroy, cuGraphDestroy, (cudaGraph_t graph), (number(graph)),
-              api_graph_destroy(thread, graph))
+              api_graph_destroy(graph))
 SIMCUDA_TWINS(cudaGraphClone, cuGraphClone, (cudaGraph_t * clone, cudaGraph_t original),
-              (number(original)), api_graph_clone(thread, clone, original))
+              (number(original)), api_graph_clone(clone, original))
 SIMCUDA_TWINS(cudaGraphGetNodes, cuGraphGetNodes,
               (cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count), (number(graph)),
-              api_graph_nodes(thread, graph, nodes, count))
+              api_graph_nodes(graph, nodes, count))
 SIMCUDA_TWINS(cudaGraphGetRootNodes, cuGraphGetRootNodes,
               (cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count), (number(graph)),
-              api_graph_roots(thread, graph, nodes, count))
+              api_graph_roots(graph, nodes, count))
 SIMCUDA_TWINS(cudaGraphDebugDotPrint, cuGraphDebugDotPrint,
               (cudaGraph_t graph, const char* path, unsigned int flags), (number(graph), flags),
-              api_graph_print(thread, graph, path))
+              api_graph_print(graph, path))
 SIMCUDA_TWINS(cudaGraphAddEmptyNode, cuGraphAddEmptyNode,
               (cudaGraphNode_t * node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
                size_t count),
-              (number(graph), count),
-              api_add_empty_node(thread, {node, graph, dependencies, count}))
+              (number(graph), count), api_add_empty_node({node, graph, dependencies, count}))
 SIMCUDA_PAIR(cudaGraphNodeGetType, (cudaGraphNode_t node, cudaGraphNodeType* type),
              cuGraphNodeGetType, (CUgraphNode node, CUgraphNodeType* type), (number(node)),
-             api_node_type(thread, node, as_runtime<int*>(type)))
+             api_node_type(node, as_runtime<int*>(type)))
 SIMCUDA_PAIR(cudaGraphAddMemAllocNode,
              (cudaGraphNode_t * node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
               size_t count, cudaMemAllocNodeParams* parameters),
@@ -156,7 +153,7 @@ SIMCUDA_PAIR(cudaGraphMemAllocNodeGetParams,
              (cudaGraphNode_t node, cudaMemAllocNodeParams* parameters),
              cuGraphMemAllocNodeGetParams,
              (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS* parameters), (number(node)),
-             api_allocation_node(thread, node, as_runtime<cudaMemAllocNodeParams*>(parameters)))
+             api_allocation_node(node, as_runtime<cudaMemAllocNodeParams*>(parameters)))
 SIMCUDA_PAIR(cudaGraphAddMemFreeNode,
              (cudaGraphNode_t * node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
               size_t count, void* pointer),
@@ -164,10 +161,10 @@ SIMCUDA_PAIR(cudaGraphAddMemFreeNode,
              (CUgraphNode * node, CUgraph graph, const CUgraphNode* dependencies, size_t count,
               CUdeviceptr pointer),
              (number(graph), count, number(pointer)),
-             api_add_free_node(thread, {node, graph, dependencies, count}, number(pointer)))
+             api_add_free_node({node, graph, dependencies, count}, number(pointer)))
 SIMCUDA_PAIR(cudaGraphMemFreeNodeGetParams, (cudaGraphNode_t node, void* pointer),
              cuGraphMemFreeNodeGetParams, (CUgraphNode node, CUdeviceptr* pointer), (number(node)),
-             api_free_node(thread, node, as_runtime<std::uint64_t*>(pointer)))
+             api_free_node(node, as_runtime<std::uint64_t*>(pointer)))
 
 // ---- executable graphs
 
@@ -186,7 +183,7 @@ SIMCUDA_PAIR(cudaGraphInstantiateWithParams,
                                   as_runtime<cudaGraphInstantiateParams*>(parameters)))
 SIMCUDA_PAIR(cudaGraphExecGetFlags, (cudaGraphExec_t exec, unsigned long long* flags),
              cuGraphExecGetFlags, (CUgraphExec exec, cuuint64_t* flags), (number(exec)),
-             api_exec_flags(thread, exec, as_runtime<unsigned long long*>(flags)))
+             api_exec_flags(exec, as_runtime<unsigned long long*>(flags)))
 
 // The driver's is defined under the name that the header gives it (cuGraphExecUpdate_v2).
 SIMCUDA_PAIR(cudaGraphExecUpdate,
@@ -194,10 +191,9 @@ SIMCUDA_PAIR(cudaGraphExecUpdate,
              cuGraphExecUpdate,
              (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* result),
              (number(exec), number(graph)),
-             api_exec_update(thread, exec, graph,
-                             as_runtime<cudaGraphExecUpdateResultInfo*>(result)))
+             api_exec_update(exec, graph, as_runtime<cudaGraphExecUpdateResultInfo*>(result)))
 SIMCUDA_TWINS(cudaGraphExecDestroy, cuGraphExecDestroy, (cudaGraphExec_t exec), (number(exec)),
-              api_exec_destroy(thread, exec))
+              api_exec_destroy(exec))
 SIMCUDA_TWINS(cudaGraphLaunch, cuGraphLaunch, (cudaGraphExec_t exec, cudaStream_t stream),
               (number(exec), number(stream)), api_launch(thread, exec, stream))
 SIMCUDA_TWINS(cudaGraphUpload, cuGraphUpload, (cudaGraphExec_t exec, cudaStream_t stream),

@@ -153,7 +153,7 @@ cudaError_t api_instantiate_with(ThreadState& thread, cudaGraphExec_t* exec, cud
   }
   if (error == cudaSuccess && flags != parameters->flags) {
     error = api_upload(thread, *exec, parameters->uploadStream);
-    if (error != cudaSuccess) static_cast<void>(api_exec_destroy(thread, *exec));
+    if (error != cudaSuccess) static_cast<void>(api_exec_destroy(*exec));
   }
   parameters->errNode_out = nullptr;
   parameters->result_out = error == cudaSuccess ? cudaGraphInstantiateSuccess
@@ -184,7 +184,7 @@ cudaError_t destroy_exec(cudaGraphExec_t exec) {
 
 }  // namespace
 
-cudaError_t api_exec_destroy(ThreadState& /*thread*/, cudaGraphExec_t exec) {
+cudaError_t api_exec_destroy(cudaGraphExec_t exec) {
   cudaError_t error = cudaSuccess;
   {
     const std::lock_guard lock(graph_mutex());
@@ -194,8 +194,7 @@ cudaError_t api_exec_destroy(ThreadState& /*thread*/, cudaGraphExec_t exec) {
   return error;
 }
 
-cudaError_t api_exec_flags(ThreadState& /*thread*/, cudaGraphExec_t exec,
-                           unsigned long long* flags) {
+cudaError_t api_exec_flags(cudaGraphExec_t exec, unsigned long long* flags) {
   const std::lock_guard lock(graph_mutex());
   const SimGraphExec* const found = resolve_exec(exec);
   if (found == nullptr || flags == nullptr) return cudaErrorInvalidValue;
@@ -203,7 +202,7 @@ cudaError_t api_exec_flags(ThreadState& /*thread*/, cudaGraphExec_t exec,
   return cudaSuccess;
 }
 
-cudaError_t api_exec_update(ThreadState& /*thread*/, cudaGraphExec_t exec, cudaGraph_t graph,
+cudaError_t api_exec_update(cudaGraphExec_t exec, cudaGraph_t graph,
                             cudaGraphExecUpdateResultInfo* result) {
   const std::lock_guard lock(graph_mutex());
   SimGraphExec* const found = resolve_exec(exec);

@@ -45,12 +45,12 @@ cudaError_t add(ThreadState& thread, NodePlace place, CUgraphNodeParams* paramet
   if (parameters == nullptr) return cudaErrorInvalidValue;
   switch (parameters->type) {
     case CU_GRAPH_NODE_TYPE_EMPTY:
-      return api_add_empty_node(thread, place);
+      return api_add_empty_node(place);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
       return api_add_allocation_node(thread, place,
                                      reinterpret_cast<cudaMemAllocNodeParams*>(&parameters->alloc));
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
-      return api_add_free_node(thread, place, parameters->free.dptr);
+      return api_add_free_node(place, parameters->free.dptr);
     default:
       break;
   }

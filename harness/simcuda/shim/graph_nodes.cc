@@ -81,7 +81,7 @@ constexpr std::array kTypeNames = {"kernel", "memcpy",      "memset",       "hos
 
 }  // namespace
 
-cudaError_t api_graph_create(ThreadState& /*thread*/, cudaGraph_t* graph, unsigned flags) {
+cudaError_t api_graph_create(cudaGraph_t* graph, unsigned flags) {
   if (graph == nullptr || flags != 0) return cudaErrorInvalidValue;
   const std::lock_guard lock(graph_mutex());
   SimGraph* const made = new_graph();
@@ -90,7 +90,7 @@ cudaError_t api_graph_create(ThreadState& /*thread*/, cudaGraph_t* graph, unsign
   return cudaSuccess;
 }
 
-cudaError_t api_graph_destroy(ThreadState& /*thread*/, cudaGraph_t graph) {
+cudaError_t api_graph_destroy(cudaGraph_t graph) {
   {
     const std::lock_guard lock(graph_mutex());
     SimGraph* const found = resolve_graph(graph);
@@ -103,7 +103,7 @@ cudaError_t api_graph_destroy(ThreadState& /*thread*/, cudaGraph_t graph) {
   return cudaSuccess;
 }
 
-cudaError_t api_graph_clone(ThreadState& /*thread*/, cudaGraph_t* clone, cudaGraph_t original) {
+cudaError_t api_graph_clone(cudaGraph_t* clone, cudaGraph_t original) {
   const std::lock_guard lock(graph_mutex());
   const SimGraph* const from = resolve_graph(original);
   if (clone == nullptr || from == nullptr) return cudaErrorInvalidValue;
@@ -131,16 +131,14 @@ cudaError_t api_graph_clone(ThreadState& /*thread*/, cudaGraph_t* clone, cudaGra
   return cudaSuccess;
 }
 
-cudaError_t api_graph_nodes(ThreadState& /*thread*/, cudaGraph_t graph, cudaGraphNode_t* list,
-                            std::size_t* count) {
+cudaError_t api_graph_nodes(cudaGraph_t graph, cudaGraphNode_t* list, std::size_t* count) {
   const std::lock_guard lock(graph_mutex());
   const SimGraph* const found = resolve_graph(graph);
   if (found == nullptr || count == nullptr) return cudaErrorInvalidValue;
   return give_list(found->nodes, list, count);
 }
 
-cudaError_t api_graph_roots(ThreadState& /*thread*/, cudaGraph_t graph, cudaGraphNode_t* list,
-                            std::size_t* count) {
+cudaError_t api_graph_roots(cudaGraph_t graph, cudaGraphNode_t* list, std::size_t* count) {
   const std::lock_guard lock(graph_mutex());
   const SimGraph* const found = resolve_graph(graph);
   if (found == nullptr || count == nullptr) return cudaErrorInvalidValue;
@@ -150,8 +148,8 @@ cudaError_t api_graph_roots(ThreadState& /*thread*/, cudaGraph_t graph, cudaGrap
   return give_list(roots, list, count);
 }
 
-cudaError_t api_graph_edges(ThreadState& /*thread*/, cudaGraph_t graph, cudaGraphNode_t* from,
-                            cudaGraphNode_t* to, void* edges, std::size_t* count) {
+cudaError_t api_graph_edges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
+                            void* edges, std::size_t* count) {
   const std::lock_guard lock(graph_mutex());
   const SimGraph* const found = resolve_graph(graph);
   if (found == nullptr || count == nullptr || (from == nullptr) != (to == nullptr) ||
@@ -173,8 +171,8 @@ cudaError_t api_graph_edges(ThreadState& /*thread*/, cudaGraph_t graph, cudaGrap
   return cudaSuccess;
 }
 
-cudaError_t api_node_dependencies(ThreadState& /*thread*/, cudaGraphNode_t node,
-                                  cudaGraphNode_t* list, void* edges, std::size_t* count) {
+cudaError_t api_node_dependencies(cudaGraphNode_t node, cudaGraphNode_t* list, void* edges,
+                                  std::size_t* count) {
   const std::lock_guard lock(graph_mutex());
   const SimGraphNode* const found = resolve_node(node);
   if (found == nullptr || count == nullptr || (edges != nullptr && list == nullptr)) {
@@ -185,8 +183,8 @@ cudaError_t api_node_dependencies(ThreadState& /*thread*/, cudaGraphNode_t node,
   return cudaSuccess;
 }
 
-cudaError_t api_node_dependents(ThreadState& /*thread*/, cudaGraphNode_t node,
-                                cudaGraphNode_t* list, void* edges, std::size_t* count) {
+cudaError_t api_node_dependents(cudaGraphNode_t node, cudaGraphNode_t* list, void* edges,
+                                std::size_t* count) {
   const std::lock_guard lock(graph_mutex());
   const SimGraphNode* const found = resolve_node(node);
   if (found == nullptr || count == nullptr || (edges != nullptr && list == nullptr)) {
@@ -197,7 +195,7 @@ cudaError_t api_node_dependents(ThreadState& /*thread*/, cudaGraphNode_t node,
   return cudaSuccess;
 }
 
-cudaError_t api_node_type(ThreadState& /*thread*/, cudaGraphNode_t node, int* type) {
+cudaError_t api_node_type(cudaGraphNode_t node, int* type) {
   const std::lock_guard lock(graph_mutex());
   const SimGraphNode* const found = resolve_node(node);
   if (found == nullptr || type == nullptr) return cudaErrorInvalidValue;
@@ -205,7 +203,7 @@ cudaError_t api_node_type(ThreadState& /*thread*/, cudaGraphNode_t node, int* ty
   return cudaSuccess;
 }
 
-cudaError_t api_graph_print(ThreadState& /*thread*/, cudaGraph_t graph, const char* path) {
+cudaError_t api_graph_print(cudaGraph_t graph, const char* path) {
   const std::lock_guard lock(graph_mutex());
   const SimGraph* const found = resolve_graph(graph);
   if (found == nullptr || path == nullptr) return cudaErrorInvalidValue;
@@ -225,7 +223,7 @@ cudaError_t api_graph_print(ThreadState& /*thread*/, cudaGraph_t graph, const ch
   return file ? cudaSuccess : cudaErrorOperatingSystem;
 }
 
-cudaError_t api_add_empty_node(ThreadState& /*thread*/, NodePlace place) {
+cudaError_t api_add_empty_node(NodePlace place) {
   const std::lock_guard lock(graph_mutex());
   ResolvedPlace resolved = resolve_place(place);
   if (resolved.graph == nullptr) return cudaErrorInvalidValue;
@@ -320,7 +318,7 @@ cudaError_t api_add_allocation_node(ThreadState& thread, NodePlace place,
   return cudaSuccess;
 }
 
-cudaError_t api_add_free_node(ThreadState& /*thread*/, NodePlace place, std::uint64_t address) {
+cudaError_t api_add_free_node(NodePlace place, std::uint64_t address) {
   const std::lock_guard lock(graph_mutex());
   ResolvedPlace resolved = resolve_place(place);
   SimulatedDevice* const device = device_of_address(address);
@@ -335,8 +333,7 @@ cudaError_t api_add_free_node(ThreadState& /*thread*/, NodePlace place, std::uin
   return cudaSuccess;
 }
 
-cudaError_t api_allocation_node(ThreadState& /*thread*/, cudaGraphNode_t node,
-                                cudaMemAllocNodeParams* parameters) {
+cudaError_t api_allocation_node(cudaGraphNode_t node, cudaMemAllocNodeParams* parameters) {
   const std::lock_guard lock(graph_mutex());
   const SimGraphNode* const found = resolve_node(node);
   if (found == nullptr || parameters == nullptr || found->work->kind != NodeKind::Allocate) {
@@ -351,7 +348,7 @@ cudaError_t api_allocation_node(ThreadState& /*thread*/, cudaGraphNode_t node,
   return cudaSuccess;
 }
 
-cudaError_t api_free_node(ThreadState& /*thread*/, cudaGraphNode_t node, std::uint64_t* address) {
+cudaError_t api_free_node(cudaGraphNode_t node, std::uint64_t* address) {
   const std::lock_guard lock(graph_mutex());
   const SimGraphNode* const found = resolve_node(node);
   if (found == nullptr || address == nullptr || found->work->kind != NodeKind::Free) {

@@ -100,7 +100,7 @@ SIMCUDA_RUNTIME(cudaGraphExecMemcpyNodeSetParams1D,
                 api_exec_set_work(thread, exec, node, event_work(event, type)))               \
   SIMCUDA_TWINS(cudaGraphEvent##kind##NodeGetEvent, cuGraphEvent##kind##NodeGetEvent,         \
                 (cudaGraphNode_t node, cudaEvent_t * event), (number(node)),                  \
-                (static_cast<void>(thread), give_node(node, type, event)))
+                give_node(node, type, event))
 
 SIMCUDA_EVENT_NODES(Record, cudaGraphNodeTypeEventRecord)
 SIMCUDA_EVENT_NODES(Wait, cudaGraphNodeTypeWaitEvent)

@@ -238,7 +238,7 @@ cudaError_t unregister_host(ThreadState& thread, void* pointer) {
   return forget_range(thread, pointer, false) ? cudaSuccess : cudaErrorHostMemoryNotRegistered;
 }
 
-cudaError_t host_flags(const ThreadState& /*thread*/, unsigned* flags, const void* pointer) {
+cudaError_t host_flags(unsigned* flags, const void* pointer) {
   const Range range = host_allocation(pointer);
   HostMemory& all = host_memory();
   const std::lock_guard lock(all.mutex);
@@ -324,7 +324,7 @@ SIMCUDA_TWINS(cudaHostRegister, cuMemHostRegister,
 SIMCUDA_TWINS(cudaHostUnregister, cuMemHostUnregister, (void* pointer), (number(pointer)),
               unregister_host(thread, pointer))
 SIMCUDA_TWINS(cudaHostGetFlags, cuMemHostGetFlags, (unsigned int* flags, void* pointer),
-              (number(pointer)), host_flags(thread, flags, pointer))
+              (number(pointer)), host_flags(flags, pointer))
 
 SIMCUDA_PAIR(cudaHostGetDevicePointer, (void** device_pointer, void* pointer, unsigned int flags),
              cuMemHostGetDevicePointer,

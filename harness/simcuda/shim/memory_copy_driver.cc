@@ -190,32 +190,20 @@ SIMCUDA_DRIVER(cuMemcpyAsync,
                (to, from, size_bytes, number(stream)),
                copy_memory(thread, plain(to), plain(from), line(size_bytes), cudaMemcpyDefault,
                            stream, Wait::No))
-SIMCUDA_DRIVER(cuMemcpyHtoD, (CUdeviceptr to, const void* from, size_t size_bytes),
-               (to, number(from), size_bytes),
-               copy_memory(thread, plain(to), from, line(size_bytes), cudaMemcpyHostToDevice,
-                           nullptr, Wait::ForCopy))
-SIMCUDA_DRIVER(cuMemcpyHtoDAsync,
-               (CUdeviceptr to, const void* from, size_t size_bytes, CUstream stream),
-               (to, number(from), size_bytes, number(stream)),
-               copy_memory(thread, plain(to), from, line(size_bytes), cudaMemcpyHostToDevice,
-                           stream, Wait::No))
-SIMCUDA_DRIVER(cuMemcpyDtoH, (void* to, CUdeviceptr from, size_t size_bytes),
-               (number(to), from, size_bytes),
-               copy_memory(thread, to, plain(from), line(size_bytes), cudaMemcpyDeviceToHost,
-                           nullptr, Wait::ForCopy))
-SIMCUDA_DRIVER(cuMemcpyDtoHAsync, (void* to, CUdeviceptr from, size_t size_bytes, CUstream stream),
-               (number(to), from, size_bytes, number(stream)),
-               copy_memory(thread, to, plain(from), line(size_bytes), cudaMemcpyDeviceToHost,
-                           stream, Wait::No))
-SIMCUDA_DRIVER(cuMemcpyDtoD, (CUdeviceptr to, CUdeviceptr from, size_t size_bytes),
-               (to, from, size_bytes),
-               copy_memory(thread, plain(to), plain(from), line(size_bytes),
-                           cudaMemcpyDeviceToDevice, nullptr, Wait::ForCopy))
-SIMCUDA_DRIVER(cuMemcpyDtoDAsync,
-               (CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUstream stream),
-               (to, from, size_bytes, number(stream)),
-               copy_memory(thread, plain(to), plain(from), line(size_bytes),
-                           cudaMemcpyDeviceToDevice, stream, Wait::No))
+// In one direction: where the host waits for the copy, and in a stream.
+#define SIMCUDA_COPIES(direction, To, From, kind)                                          \
+  SIMCUDA_DRIVER(cuMemcpy##direction, (To to, From from, size_t size_bytes),               \
+                 (number(to), number(from), size_bytes),                                   \
+                 copy_memory(thread, as_runtime<void*>(to), as_runtime<const void*>(from), \
+                             line(size_bytes), kind, nullptr, Wait::ForCopy))              \
+  SIMCUDA_DRIVER(cuMemcpy##direction##Async,                                               \
+                 (To to, From from, size_t size_bytes, CUstream stream),                   \
+                 (number(to), number(from), size_bytes, number(stream)),                   \
+                 copy_memory(thread, as_runtime<void*>(to), as_runtime<const void*>(from), \
+                             line(size_bytes), kind, stream, Wait::No))
+SIMCUDA_COPIES(HtoD, CUdeviceptr, const void*, cudaMemcpyHostToDevice)
+SIMCUDA_COPIES(DtoH, void*, CUdeviceptr, cudaMemcpyDeviceToHost)
+SIMCUDA_COPIES(DtoD, CUdeviceptr, CUdeviceptr, cudaMemcpyDeviceToDevice)
 SIMCUDA_DRIVER(cuMemcpyPeer,
                (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                 size_t size_bytes),
@@ -242,55 +230,28 @@ SIMCUDA_DRIVER(cuMemcpy3DAsync, (const CUDA_MEMCPY3D* what, CUstream stream),
 
 // ---- fills: `count` elements, or rows of them
 
-SIMCUDA_DRIVER(cuMemsetD8, (CUdeviceptr to, unsigned char value, size_t count), (to, value, count),
-               fill_rows(thread, to, {value, 1}, {.width_bytes = count}, nullptr))
-SIMCUDA_DRIVER(cuMemsetD2D8,
-               (CUdeviceptr to, size_t pitch_bytes, unsigned char value, size_t width,
-                size_t height),
-               (to, pitch_bytes, value, width, height),
-               fill_rows(thread, to, {value, 1}, {pitch_bytes, 0, width, height}, nullptr))
-SIMCUDA_DRIVER(cuMemsetD8Async,
-               (CUdeviceptr to, unsigned char value, size_t count, CUstream stream),
-               (to, value, count, number(stream)),
-               fill_rows(thread, to, {value, 1}, {.width_bytes = count}, stream))
-SIMCUDA_DRIVER(cuMemsetD2D8Async,
-               (CUdeviceptr to, size_t pitch_bytes, unsigned char value, size_t width,
-                size_t height, CUstream stream),
-               (to, pitch_bytes, value, width, height, number(stream)),
-               fill_rows(thread, to, {value, 1}, {pitch_bytes, 0, width, height}, stream))
-SIMCUDA_DRIVER(cuMemsetD16, (CUdeviceptr to, unsigned short value, size_t count),
-               (to, value, count),
-               fill_rows(thread, to, {value, 2}, {.width_bytes = count}, nullptr))
-SIMCUDA_DRIVER(cuMemsetD2D16,
-               (CUdeviceptr to, size_t pitch_bytes, unsigned short value, size_t width,
-                size_t height),
-               (to, pitch_bytes, value, width, height),
-               fill_rows(thread, to, {value, 2}, {pitch_bytes, 0, width, height}, nullptr))
-SIMCUDA_DRIVER(cuMemsetD16Async,
-               (CUdeviceptr to, unsigned short value, size_t count, CUstream stream),
-               (to, value, count, number(stream)),
-               fill_rows(thread, to, {value, 2}, {.width_bytes = count}, stream))
-SIMCUDA_DRIVER(cuMemsetD2D16Async,
-               (CUdeviceptr to, size_t pitch_bytes, unsigned short value, size_t width,
-                size_t height, CUstream stream),
-               (to, pitch_bytes, value, width, height, number(stream)),
-               fill_rows(thread, to, {value, 2}, {pitch_bytes, 0, width, height}, stream))
-SIMCUDA_DRIVER(cuMemsetD32, (CUdeviceptr to, unsigned int value, size_t count), (to, value, count),
-               fill_rows(thread, to, {value, 4}, {.width_bytes = count}, nullptr))
-SIMCUDA_DRIVER(cuMemsetD2D32,
-               (CUdeviceptr to, size_t pitch_bytes, unsigned int value, size_t width,
-                size_t height),
-               (to, pitch_bytes, value, width, height),
-               fill_rows(thread, to, {value, 4}, {pitch_bytes, 0, width, height}, nullptr))
-SIMCUDA_DRIVER(cuMemsetD32Async,
-               (CUdeviceptr to, unsigned int value, size_t count, CUstream stream),
-               (to, value, count, number(stream)),
-               fill_rows(thread, to, {value, 4}, {.width_bytes = count}, stream))
-SIMCUDA_DRIVER(cuMemsetD2D32Async,
-               (CUdeviceptr to, size_t pitch_bytes, unsigned int value, size_t width, size_t height,
-                CUstream stream),
-               (to, pitch_bytes, value, width, height, number(stream)),
-               fill_rows(thread, to, {value, 4}, {pitch_bytes, 0, width, height}, stream))
+#define SIMCUDA_FILLS(bits, Value)                                                                 \
+  SIMCUDA_DRIVER(cuMemsetD##bits, (CUdeviceptr to, Value value, size_t count), (to, value, count), \
+                 fill_rows(thread, to, {value, sizeof(Value)}, {.width_bytes = count}, nullptr))   \
+  SIMCUDA_DRIVER(cuMemsetD##bits##Async,                                                           \
+                 (CUdeviceptr to, Value value, size_t count, CUstream stream),                     \
+                 (to, value, count, number(stream)),                                               \
+                 fill_rows(thread, to, {value, sizeof(Value)}, {.width_bytes = count}, stream))    \
+  SIMCUDA_DRIVER(                                                                                  \
+      cuMemsetD2D##bits,                                                                           \
+      (CUdeviceptr to, size_t pitch_bytes, Value value, size_t width, size_t height),              \
+      (to, pitch_bytes, value, width, height),                                                     \
+      fill_rows(thread, to, {value, sizeof(Value)}, {pitch_bytes, 0, width, height}, nullptr))     \
+  SIMCUDA_DRIVER(                                                                                  \
+      cuMemsetD2D##bits##Async,                                                                    \
+      (CUdeviceptr to, size_t pitch_bytes, Value value, size_t width, size_t height,               \
+       CUstream stream),                                                                           \
+      (to, pitch_bytes, value, width, height, number(stream)),                                     \
+      fill_rows(thread, to, {value, sizeof(Value)}, {pitch_bytes, 0, width, height}, stream))
+SIMCUDA_FILLS(8, unsigned char)
+SIMCUDA_FILLS(16, unsigned short)
+SIMCUDA_FILLS(32, unsigned int)
+
 // A value of one element that a stream writes.
 SIMCUDA_DRIVER(cuStreamWriteValue32,
                (CUstream stream, CUdeviceptr to, cuuint32_t value, unsigned int flags),

@@ -147,21 +147,19 @@ void run_destructors() {
 SIMCUDA_TWINS(cudaUserObjectCreate, cuUserObjectCreate,
               (cudaUserObject_t * object, void* pointer, cudaHostFn_t destroy, unsigned int count,
                unsigned int flags),
-              (number(pointer), count, flags),
-              (static_cast<void>(thread), create(object, pointer, destroy, count, flags)))
+              (number(pointer), count, flags), create(object, pointer, destroy, count, flags))
 SIMCUDA_TWINS(cudaUserObjectRetain, cuUserObjectRetain,
               (cudaUserObject_t object, unsigned int count), (number(object), count),
-              (static_cast<void>(thread), take(object, count)))
+              take(object, count))
 SIMCUDA_TWINS(cudaUserObjectRelease, cuUserObjectRelease,
               (cudaUserObject_t object, unsigned int count), (number(object), count),
-              (static_cast<void>(thread), give_back(object, count)))
+              give_back(object, count))
 SIMCUDA_TWINS(cudaGraphRetainUserObject, cuGraphRetainUserObject,
               (cudaGraph_t graph, cudaUserObject_t object, unsigned int count, unsigned int flags),
               (number(graph), number(object), count, flags),
-              (static_cast<void>(thread), retain_in_graph(graph, object, count, flags)))
+              retain_in_graph(graph, object, count, flags))
 SIMCUDA_TWINS(cudaGraphReleaseUserObject, cuGraphReleaseUserObject,
               (cudaGraph_t graph, cudaUserObject_t object, unsigned int count),
-              (number(graph), number(object), count),
-              (static_cast<void>(thread), release_from_graph(graph, object, count)))
+              (number(graph), number(object), count), release_from_graph(graph, object, count))
 
 }  // namespace simcuda
