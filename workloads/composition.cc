@@ -197,10 +197,8 @@ class BesideSource final : public EventSource {
       process.source->rewind();
       process.events = {};
       process.live.clear();
-      process.host_live.for_each([this](const TracedBlock& block) {
-        batch_.push_back({.id = block.id, .kind = EventKind::HostFree});
-      });
       process.host_live.clear();
+      process.pools.clear();
       running_.push_back(running_.size());
     }
     labels_.clear();

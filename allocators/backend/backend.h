@@ -310,7 +310,7 @@ struct BackendEntry {
 
   /// What an instance with that good config string claims, where that depends on it; null: always
   /// `capabilities`.
-  BackendCapabilities (*capabilities_with)(std::string_view conf) = nullptr;
+  std::function<BackendCapabilities(std::string_view conf)> capabilities_with = nullptr;
   /// What an instance with that good config string claims.
   [[nodiscard]] BackendCapabilities capabilities_for(std::string_view conf) const {
     return capabilities_with == nullptr ? capabilities : capabilities_with(conf);

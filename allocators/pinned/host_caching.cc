@@ -2,6 +2,7 @@
 // CUDA runtime. Requests flow in, pinned memory flows out; ../host_caching decides.
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -104,21 +105,33 @@ std::vector<std::string> pinned_keys(const caching::Rules& rules) {
   return keys;
 }
 
+// Registered memory is the C library's, as in PyTorch.
+BackendCapabilities capabilities_with(const caching::Settings& settings) {
+  BackendCapabilities claims = {
+      .any_thread = true, .side = MemorySide::Host, .honours_memory_limit = true};
+  if (settings.pinned_use_cuda_host_register) claims.alignment_bytes = alignof(std::max_align_t);
+  return claims;
+}
+
 BackendEntry entry_of(const caching::Rules& rules, std::string name) {
-  return {
-      .name = std::move(name),
-      .summary = fmt::format("pinned host memory by PyTorch {}'s CachingHostAllocator, rebuilt",
-                             rules.name()),
-      .capabilities = {.any_thread = true, .side = MemorySide::Host, .honours_memory_limit = true},
-      .release = rules.name(),
-      .conf_keys = pinned_keys(rules),
-      .check_conf =
-          [&rules](std::string_view conf) { return caching::parse_strict(conf, rules).error; },
-      .make = [&rules](const BackendOptions& options) -> std::unique_ptr<Backend> {
-        const caching::StrictConfig config = caching::parse_strict(options.conf, rules);
-        if (config.error) throw UsageError(*config.error);
-        return std::make_unique<HostCachingBackend>(config.settings, options.memory_limit_bytes);
-      }};
+  return {.name = std::move(name),
+          .summary = fmt::format("pinned host memory by PyTorch {}'s CachingHostAllocator, rebuilt",
+                                 rules.name()),
+          .capabilities = capabilities_with({}),
+          .release = rules.name(),
+          .conf_keys = pinned_keys(rules),
+          .check_conf =
+              [&rules](std::string_view conf) { return caching::parse_strict(conf, rules).error; },
+          .make = [&rules](const BackendOptions& options) -> std::unique_ptr<Backend> {
+            const caching::StrictConfig config = caching::parse_strict(options.conf, rules);
+            if (config.error) throw UsageError(*config.error);
+            return std::make_unique<HostCachingBackend>(config.settings,
+                                                        options.memory_limit_bytes);
+          },
+          .capabilities_with =
+              [&rules](std::string_view conf) {
+                return capabilities_with(caching::parse_strict(conf, rules).settings);
+              }};
 }
 
 }  // namespace

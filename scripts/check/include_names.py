@@ -21,7 +21,7 @@ condition_variable: condition_variable cv_status
 coroutine: coroutine_handle suspend_always suspend_never
 csignal: raise
 cstdint: int16_t int32_t int64_t int8_t intptr_t uint16_t uint32_t uint64_t uint8_t uintptr_t
-cstddef: byte ptrdiff_t
+cstddef: byte max_align_t ptrdiff_t
 cstdio: FILE fclose ferror fflush fgets fopen fprintf fputc fputs fread fwrite printf rename snprintf sscanf
 cstdlib: abort aligned_alloc atexit atoi atoll exit free getenv malloc strtod strtol strtoull
 cstring: strchr memchr memcmp memcpy memmove memset strcmp strerror strlen strncmp

@@ -28,6 +28,13 @@ TEST_CASE("the registry holds every allocator once, complete") {
   }
 }
 
+// Of the C library's memory a cell would call every block misplaced, as it did.
+TEST_CASE("registered pinned memory is promised where the C library's lies") {
+  const BackendEntry& entry = find_backend("host_caching");
+  CHECK(entry.capabilities_for({}).alignment_bytes == 256);
+  CHECK(entry.capabilities_for("pinned_use_cuda_host_register:True").alignment_bytes == 16);
+}
+
 TEST_CASE("an unknown allocator is a usage error that names the nearest") {
   try {
     (void)find_backend("asinc");

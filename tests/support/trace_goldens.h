@@ -1,4 +1,5 @@
-// What a workload yields with seed 1, held to numbers that were computed apart.
+// What a workload yields with seed 1, held to numbers that were computed apart, on the streams that
+// its head counts.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <string>
 
 #include "tests/catch.h"
+#include "tests/support/trace_files.h"
 #include "workloads/open_workload.h"
 #include "workloads/trace/summary.h"
 #include "workloads/trace/trace_hash.h"
@@ -29,6 +31,10 @@ inline void check_goldens(std::span<const TraceGolden> goldens) {
     CHECK(summary.requested_bytes_peak == golden.peak);
     source->rewind();
     CHECK(trace_hash(*source) == golden.hash);
+    source->rewind();
+    for (const Event& event : read_all(*source)) {
+      if (event.stream >= source->header().stream_count) FAIL("stream " << event.stream);
+    }
   }
 }
 

@@ -267,7 +267,10 @@ std::unique_ptr<EventSource> make_sleep(Parameters& parameters, std::uint64_t se
     config.other_block_bytes = size_bytes("other_block_bytes", std::uint64_t{256} << 20, 1 << 20);
     config.keeps_other = parameters.choice("other", {"returned", "kept"}) == 1;
   }
-  return make_running<Sleep>(parameters, {.name = "sleep", .seed = seed}, config);
+  return make_running<Sleep>(
+      parameters,
+      {.name = "sleep", .seed = seed, .stream_count = config.has_graphs ? kCaptureStream + 1 : 1},
+      config);
 }
 
 }  // namespace

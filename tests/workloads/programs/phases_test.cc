@@ -1,5 +1,6 @@
 // Goal: load, sleep, colocate and pause do in each phase what they say. Method: traces small enough
 // to be written down, and live bytes by kind at the marks of the phases.
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -200,4 +201,16 @@ TEST_CASE("impossible phases are refused with key, value and rule") {
   CHECK(mentions(refusal_of("colocate:gpt2-124m,kv_memory=1MiB"), "room for one request"));
   CHECK(mentions(refusal_of("colocate:gpt2-124m,sleep=trainer"), "both, server, none"));
   CHECK(mentions(refusal_of("colocate:gpt2-124m,pools=one"), "none, each"));
+}
+
+TEST_CASE("processes beside each other that are read from the start again are as new") {
+  const std::string workload = "sleep:layers=64,cycles=50,graphs=1 beside comb:count=4";
+  const std::unique_ptr<EventSource> source = open_workload(workload, 1);
+  REQUIRE(std::ranges::count(source->next(), EventKind::PoolCreate, &Event::kind) > 0);
+  source->rewind();
+  const std::vector<Event> again = read_all(*source);
+  const std::vector<Event> fresh = read_all(*open_workload(workload, 1));
+  CHECK(std::ranges::count(again, EventKind::PoolRelease, &Event::kind) ==
+        std::ranges::count(fresh, EventKind::PoolRelease, &Event::kind));
+  CHECK(again.size() == fresh.size());
 }
