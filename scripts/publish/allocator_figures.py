@@ -134,8 +134,9 @@ def places(text):
 def simulated_placements(binary, setting):
     """(text of the placements, placement hash, trace) of a cell of the simulated device."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [binary, "run", "--workload", ADDRESS_WORKLOAD, "--allocator", setting[0], "--conf", f"{setting[0]}={setting[1] or 'unset'}", "--passes", "1",
-                   "--no-html", "--record-placements", f"{folder}/places", "--format", "jsonl", "--out", f"{folder}/run", "--allow-debug", "--quiet"]
+        command = [binary, "run", "--device", "sim:h200", "--workload", ADDRESS_WORKLOAD, "--allocator", setting[0],
+                   "--conf", f"{setting[0]}={setting[1] or 'unset'}", "--passes", "1", "--no-html",
+                   "--record-placements", f"{folder}/places", "--format", "jsonl", "--out", f"{folder}/run", "--allow-debug", "--quiet"]
         done = subprocess.run(command, capture_output=True, text=True)
         made = list(Path(folder, "places").glob("*.txt"))
         if done.returncode != 0 or len(made) != 1:
