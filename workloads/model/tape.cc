@@ -11,9 +11,6 @@
 namespace allocmark {
 namespace {
 
-// On compute capability 9.0.
-constexpr std::uint64_t kCublasLtWorkspaceBytes = std::uint64_t{1} << 20;
-
 constexpr std::int32_t parameter_edge(std::size_t index) {
   return -2 - static_cast<std::int32_t>(index);
 }
@@ -120,13 +117,22 @@ std::size_t Tape::add_parameter(Parameter parameter) {
   return parameters_.size() - 1;
 }
 
+bool Tape::is_next(BackwardFunction function, std::int32_t edge) const {
+  return cursor_ < node_count_ && nodes_[cursor_].backward == function &&
+         nodes_[cursor_].edges[0] == edge;
+}
+
 Var Tape::cast_parameter(std::size_t index) {
   Var wide = parameter(index);
   if (!autocast_ || wide.width == narrow_bytes_) return wide;
   Parameter& own = parameters_[index];
   if (own.narrow.count != 0) return own.narrow;
-  Node* node = record(new_gradient, {&wide}, {wide.size_bytes()});
+  // Where the segment's forward found a copy, its recomputation makes one, but no node: gradients
+  // go to the copy that was found.
+  const bool was_found = recomputing_ && !is_next(new_gradient, wide.edge);
+  Node* node = was_found ? nullptr : record(new_gradient, {&wide}, {wide.size_bytes()});
   Var out = result(node, wide.count, narrow_bytes_);
+  if (was_found) out.edge = wide.edge;
   // Autocast keeps copies of leaves that need a gradient only.
   if (own.trainable && !stopped_) {
     own.narrow = out;
@@ -379,18 +385,6 @@ Tensor Tape::summed_rows(std::uint64_t row_count, std::uint64_t columns, std::ui
     const Tensor counters = allocate(grid * 4, TensorKind::Workspace);
   }
   return sum;
-}
-
-void Tape::use_cublas(bool with_bias) {
-  // The backward runs on a thread of its own with its own handles.
-  const std::size_t thread = in_backward_ ? 2 : 0;
-  const auto take = [&](std::size_t index, std::uint64_t size_bytes) {
-    if (has_workspace_[index] || stopped_) return;
-    has_workspace_[index] = true;
-    workspaces_.push_back(allocate(size_bytes, TensorKind::Workspace));
-  };
-  take(thread, cublas_workspace_bytes_);
-  if (with_bias) take(thread + 1, kCublasLtWorkspaceBytes);
 }
 
 }  // namespace allocmark

@@ -262,6 +262,8 @@ class Tape {
   [[nodiscard]] TensorPool& pool() { return *pool_; }
 
  private:
+  // Recomputing: is the next node to fill one of that function, of that input?
+  [[nodiscard]] bool is_next(BackwardFunction function, std::int32_t edge) const;
   void time_write(std::uint64_t size_bytes);
   void run(Node& node);
   void run_reentrant(std::size_t index, const RecomputeSegment& recompute);

@@ -238,6 +238,18 @@ TEST_CASE("a loss in chunks never holds all logits") {
   CHECK(logits_of(model + ",loss_chunks=7") == 147ull * 151'936 * 4);
 }
 
+// The first chunk casts the head, the others find its copy, and each recomputation casts again.
+// What PyTorch 2.11 with transformers 5.17 asked for, `requested_bytes.all.peak`: 767,166,844.
+TEST_CASE("under autocast a chunk of the loss adds its gradient to the first one's copy") {
+  const std::string model =
+      "train:llama-3-8b,layers=2,hidden=512,heads=8,kv_heads=2,ffn=1408,vocabulary=32000,batch=2,"
+      "seq=512,steps=3,precision=bf16_autocast,kv_cache=none,optimizer=adamw_fused,loss_chunks=4";
+  CHECK(summarize(*open_workload(model, 1)).requested_bytes_peak == 767'166'844);
+  // Head and table, their two states, and their gradients of each step, in four bytes.
+  const std::vector<std::uint64_t> sizes = sizes_of(model);
+  CHECK(count_of(sizes, 32'000ull * 512 * 4) == 2 * (1 + 2 + 3));
+}
+
 TEST_CASE("ranks that infer share blocks and the head, but not the word table") {
   const std::uint64_t table = 128'256ull * 4096;
   const std::uint64_t block = 4096ull * 4096 * 2 + 4096ull * 1024 * 2 + 3 * 4096ull * 14336;
