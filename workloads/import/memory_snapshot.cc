@@ -52,8 +52,8 @@ void throw_without_history(const MemorySnapshot& snapshot) {
        .where = snapshot.path,
        .wanted = "entries in device_traces",
        .got = fmt::format("{} segments and no entry", snapshot.segments.size()),
-       .next = "call torch.cuda.memory._record_memory_history(max_entries=1000000) before the "
-               "program's first CUDA tensor, then dump again"});
+       .next = "call torch.cuda.memory._record_memory_history(max_entries=1000000, "
+               "context=\"alloc\") before the program's first CUDA tensor, then dump again"});
 }
 
 }  // namespace allocmark

@@ -33,10 +33,12 @@ std::string capacity_word(const Message& message, const Verdict& verdict) {
 
 void record_snapshot(const Message& message, const Verdict& verdict, Remedy* remedy) {
   remedy->record_title = "To record what held the memory (PyTorch 2.1 or later):";
+  // Stacks of frees, the preset, break checkpointed backwards
+  // (results/published/2026-11-28-pytorch-history-checkpoint).
   remedy->record = {
-      "torch.cuda.memory._record_memory_history(max_entries=1000000)  # before the first tensor",
-      "torch.cuda.memory._dump_snapshot(\"oom.pickle\")                 # in the handler of the "
-      "error",
+      "torch.cuda.memory._record_memory_history(max_entries=1000000, context=\"alloc\")  "
+      "# before any tensor",
+      "torch.cuda.memory._dump_snapshot(\"oom.pickle\")  # in the handler of the error",
       "allocmark why oom.pickle", "allocmark advise oom.pickle" + capacity_word(message, verdict)};
 }
 
