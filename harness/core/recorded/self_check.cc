@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <ranges>
 #include <set>
 #include <utility>
 #include <vector>
@@ -64,13 +66,17 @@ class GuessSearch {
     pools_max_ = many_pools || pool_end_ > 1 ? kPoolsMax : kFewPools;
   }
 
-  [[nodiscard]] SelfCheck run() {
-    SelfCheck check = find_out();
-    check.guessed_pool_count = guessed_count_;
-    check.names_private_pool = history_.snapshot().pools.size() > 1;
-    check.pools = guess_.pools;
-    check.frees_waited = guess_.frees_waited;
-    check.few_pools_guessed = pools_max_ == kFewPools;
+  // The check where a guess explains every placement. Nothing: count() says how many are equal.
+  [[nodiscard]] std::optional<SelfCheck> explain() {
+    std::optional<SelfCheck> check = find_out();
+    if (check) finish(&*check);
+    return check;
+  }
+  // After explain(), which found a difference: to the end, with the guess that came furthest.
+  [[nodiscard]] SelfCheck count() {
+    RecordedReplay last(history_, settings_, guess_);
+    SelfCheck check = last.run(rebuild_start_heap(history_, settings_.settings, known_), true);
+    finish(&check);
     return check;
   }
 
@@ -83,7 +89,15 @@ class GuessSearch {
     bool served_failed = false;
   };
 
-  [[nodiscard]] SelfCheck find_out() {
+  void finish(SelfCheck* check) const {
+    check->guessed_pool_count = guessed_count_;
+    check->names_private_pool = history_.snapshot().pools.size() > 1;
+    check->pools = guess_.pools;
+    check->frees_waited = guess_.frees_waited;
+    check->few_pools_guessed = pools_max_ == kFewPools;
+  }
+
+  [[nodiscard]] std::optional<SelfCheck> find_out() {
     while (replayed_ < kEntriesMax) {
       Attempt attempt = replay(guess_);
       // Without a difference it came to the end.
@@ -96,8 +110,7 @@ class GuessSearch {
       if (enlarge(attempt.heap, settings_.settings, *attempt.spurious, &known_)) continue;
       if (!guess_pool(*attempt.spurious)) break;
     }
-    RecordedReplay last(history_, settings_, guess_);
-    return last.run(rebuild_start_heap(history_, settings_.settings, known_), true);
+    return std::nullopt;
   }
 
   [[nodiscard]] Attempt replay(const RecordedReplay::Guess& guess) {
@@ -188,7 +201,9 @@ bool GuessSearch::guess_pool(const RecordedReplay::Spurious& spurious) {
 // memory there was smaller: the block gets the difference, and the replay begins again.
 SelfCheck check_recording(const DeviceHistory& history, const RecordedSettings& settings,
                           bool many_pools) {
-  return GuessSearch(history, settings, many_pools).run();
+  GuessSearch search(history, settings, many_pools);
+  std::optional<SelfCheck> explained = search.explain();
+  return explained ? std::move(*explained) : search.count();
 }
 
 std::optional<PoolsOfGrowth> find_pools(const DeviceHistory& history) {
@@ -205,30 +220,61 @@ std::optional<PoolsOfGrowth> find_pools(const DeviceHistory& history) {
   return std::move(check.pools);
 }
 
+namespace {
+
+// One release's rules, held to the recording.
+struct Trial {
+  RecordedSettings settings;
+  GuessSearch search;
+  std::optional<SelfCheck> check = std::nullopt;
+  Trial(const DeviceHistory& history, const SnapshotSettings& recorded, const caching::Rules& rules)
+      : settings(recorded_settings(recorded, rules)), search(history, settings, false) {}
+  [[nodiscard]] bool is_right() const { return check && check->complete(); }
+};
+
+// The first rules, and those that choose otherwise among equal blocks, the newest first; until some
+// explain everything. Only where none do is it counted how many placements each explains.
+std::deque<Trial> try_rules(const DeviceHistory& history, const SnapshotSettings& recorded,
+                            const caching::Rules& first) {
+  std::vector<const caching::Rules*> order{&first};
+  for (const caching::Rules& rules : caching::all_rules() | std::views::reverse)
+    order.push_back(&rules);
+  std::set<caching::TieBreak> tried;
+  std::deque<Trial> trials;
+  for (const caching::Rules* const rules : order) {
+    if (!tried.insert(rules->tie_break).second) continue;
+    Trial& trial = trials.emplace_back(history, recorded, *rules);
+    trial.check = trial.search.explain();
+    if (trial.is_right()) return trials;
+  }
+  for (Trial& trial : trials) {
+    if (!trial.check) trial.check = trial.search.count();
+  }
+  return trials;
+}
+
+}  // namespace
+
 Recognised recognise(const DeviceHistory& history, const SnapshotSettings& recorded,
                      const caching::Rules* release) {
-  const auto try_rules = [&](const caching::Rules& rules, bool many_pools) {
-    Recognised one{.settings = recorded_settings(recorded, rules), .check = {}};
-    one.check = check_recording(history, one.settings, many_pools);
-    return one;
-  };
   const caching::Rules& first = release == nullptr ? caching::recorded_rules() : *release;
-  Recognised best = try_rules(first, false);
-  // Where other rules give the placements with few pools, those are the recorded ones.
-  std::set<caching::TieBreak> tried{first.tie_break};
-  const auto rules = caching::all_rules();
-  for (auto at = rules.rbegin(); at != rules.rend() && !best.check.complete(); ++at) {
-    if (!tried.insert(at->tie_break).second) continue;
-    Recognised other = try_rules(*at, false);
-    if (release != nullptr) {
-      if (other.check.complete()) return best;
-    } else if (other.check.complete() || other.check.equal_count > best.check.equal_count) {
-      best = std::move(other);
-    }
+  std::deque<Trial> trials = try_rules(history, recorded, first);
+  const bool is_explained = trials.back().is_right();
+  Trial* best = &trials.front();
+  if (release == nullptr) {
+    best = is_explained ? &trials.back()
+                        : &*std::ranges::max_element(trials, {}, [](const Trial& trial) {
+                            return trial.check->equal_count;
+                          });
   }
-  if (best.check.complete() || !best.check.few_pools_guessed) return best;
-  Recognised many = try_rules(first, true);
-  return many.check.complete() ? std::move(many) : std::move(best);
+  if (!best->check) best->check = best->search.count();
+  // Where other rules give the placements with few pools, those are the recorded ones.
+  if (!is_explained && best->check->few_pools_guessed) {
+    const RecordedSettings settings = recorded_settings(recorded, first);
+    SelfCheck many = check_recording(history, settings, true);
+    if (many.complete()) return {.settings = settings, .check = std::move(many)};
+  }
+  return {.settings = std::move(best->settings), .check = std::move(*best->check)};
 }
 
 std::string to_text(const SelfCheck& check) {
