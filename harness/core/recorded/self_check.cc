@@ -51,9 +51,14 @@ bool enlarge(const StartHeap& heap, const caching::Settings& settings,
   return false;
 }
 
-// Finds out, replay by replay, what the history does not say, and then checks.
+// Finds out, replay by replay, what the history does not say, and then checks. A block of the large
+// pool may have up to 1 MiB beyond its request, and the history does not say how much. Where the
+// replay puts a request behind such a block and PyTorch did not, the free memory there was smaller:
+// the block gets the difference, and the replay begins again.
 class GuessSearch {
  public:
+  // A file that shows no private pool is searched for few of them, unless many are asked for:
+  // enough pools explain placements by other rules too. History and settings have to outlive this.
   GuessSearch(const DeviceHistory& history, const RecordedSettings& settings, bool many_pools)
       : history_(history), settings_(settings), guess_{.pools = final_pools(history)} {
     // Those that the addresses of expandable segments tell.
@@ -66,16 +71,16 @@ class GuessSearch {
     pools_max_ = many_pools || pool_end_ > 1 ? kPoolsMax : kFewPools;
   }
 
-  // The check where a guess explains every placement. Nothing: count() says how many are equal.
+  // The check, unless it is known that no guess explains every placement: count() then says how
+  // many are equal.
   [[nodiscard]] std::optional<SelfCheck> explain() {
     std::optional<SelfCheck> check = find_out();
     if (check) finish(&*check);
     return check;
   }
-  // After explain(), which found a difference: to the end, with the guess that came furthest.
+  // To the end, with the guess that came furthest.
   [[nodiscard]] SelfCheck count() {
-    RecordedReplay last(history_, settings_, guess_);
-    SelfCheck check = last.run(rebuild_start_heap(history_, settings_.settings, known_), true);
+    SelfCheck check = replay_whole();
     finish(&check);
     return check;
   }
@@ -106,11 +111,16 @@ class GuessSearch {
         guess_.frees_waited = true;
         continue;
       }
-      if (!attempt.spurious) break;
+      if (!attempt.spurious) return std::nullopt;
       if (enlarge(attempt.heap, settings_.settings, *attempt.spurious, &known_)) continue;
-      if (!guess_pool(*attempt.spurious)) break;
+      if (!guess_pool(*attempt.spurious)) return std::nullopt;
     }
-    return std::nullopt;
+    return replay_whole();  // the last guess was not tried yet
+  }
+
+  [[nodiscard]] SelfCheck replay_whole() const {
+    RecordedReplay replay(history_, settings_, guess_);
+    return replay.run(rebuild_start_heap(history_, settings_.settings, known_), true);
   }
 
   [[nodiscard]] Attempt replay(const RecordedReplay::Guess& guess) {
@@ -196,16 +206,6 @@ bool GuessSearch::guess_pool(const RecordedReplay::Spurious& spurious) {
 
 }  // namespace
 
-// A block of the large pool may have up to 1 MiB beyond its request, and the history does not say
-// how much. Where the replay puts a request behind such a block and PyTorch did not, the free
-// memory there was smaller: the block gets the difference, and the replay begins again.
-SelfCheck check_recording(const DeviceHistory& history, const RecordedSettings& settings,
-                          bool many_pools) {
-  GuessSearch search(history, settings, many_pools);
-  std::optional<SelfCheck> explained = search.explain();
-  return explained ? std::move(*explained) : search.count();
-}
-
 std::optional<PoolsOfGrowth> find_pools(const DeviceHistory& history) {
   constexpr std::uint64_t kUnseenEntriesMax = 100'000;
   const bool shows_pool = history.snapshot().pools.size() > 1;
@@ -215,9 +215,9 @@ std::optional<PoolsOfGrowth> find_pools(const DeviceHistory& history) {
   }
   const RecordedSettings settings =
       recorded_settings(history.snapshot().settings, caching::recorded_rules());
-  SelfCheck check = check_recording(history, settings, false);
-  if (!check.complete() || check.guessed_pool_count == 0) return {};
-  return std::move(check.pools);
+  std::optional<SelfCheck> check = GuessSearch(history, settings, false).explain();
+  if (!check || !check->complete() || check->guessed_pool_count == 0) return {};
+  return std::move(check->pools);
 }
 
 namespace {
@@ -271,8 +271,8 @@ Recognised recognise(const DeviceHistory& history, const SnapshotSettings& recor
   // Where other rules give the placements with few pools, those are the recorded ones.
   if (!is_explained && best->check->few_pools_guessed) {
     const RecordedSettings settings = recorded_settings(recorded, first);
-    SelfCheck many = check_recording(history, settings, true);
-    if (many.complete()) return {.settings = settings, .check = std::move(many)};
+    std::optional<SelfCheck> many = GuessSearch(history, settings, true).explain();
+    if (many && many->complete()) return {.settings = settings, .check = std::move(*many)};
   }
   return {.settings = std::move(best->settings), .check = std::move(*best->check)};
 }

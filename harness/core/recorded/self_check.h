@@ -59,11 +59,6 @@ struct SelfCheck {
   }
 };
 
-// A file that shows no private pool is searched for few of them, unless many are asked for: enough
-// pools explain placements by other rules too.
-[[nodiscard]] SelfCheck check_recording(const DeviceHistory& history,
-                                        const RecordedSettings& settings, bool many_pools);
-
 // Of a snapshot whose entries name no pools, what the self-check finds out about them; nothing
 // where it does not explain every placement, or the history is long and ends without a private
 // pool.
