@@ -35,8 +35,8 @@ struct HostRange {
   std::uint64_t place = 0;  // of what is ours, among its device's blocks
 };
 
-// So large blocks are mapped: nobody touches all of one, and the C library, or a sanitizer in its
-// place, would: of its shadow an eighth, twice.
+// Blocks of that size are mapped, because nobody touches all of one. A sanitizer's malloc would: it
+// writes an eighth of the size to its shadow, at the allocation and again at the free.
 constexpr std::size_t kMappedBytesMin = std::size_t{1} << 20;
 constexpr std::size_t kPinnedAlignmentBytes = 4096;
 
