@@ -1,8 +1,5 @@
 // 'allocmark advise W': which setting a job should run with on a card. A search without a clock
 // finds the candidates; cells measure them; results/answer says which.
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -28,6 +25,7 @@
 #include "harness/core/search/search_progress.h"
 #include "harness/core/search/target.h"
 #include "harness/job/interrupt.h"
+#include "harness/shell/options.h"
 #include "harness/shell/pages/run_specs.h"
 #include "harness/shell/question/card_choice.h"
 #include "harness/shell/registry.h"
@@ -63,21 +61,16 @@ struct AdviseCommand {
 
 void add_advise(CLI::App* app, AdviseCommand* command) {
   add_job_options(app, &command->job);
-  app->add_option("--capacity", command->capacity,
-                  "Memory that the job may use, as in 'run'; unlimited: all that the card leaves "
-                  "to programs")
-      ->capture_default_str()
-      ->type_name("X");
-  app->add_option("--framework", command->framework,
-                  "Whose settings: jax (XLA_PYTHON_CLIENT_*) or tensorflow (TF_GPU_ALLOCATOR, "
-                  "...) instead of PyTorch's config string. The requests are the program's own: "
-                  "record them with its cache off, as 'why' says")
-      ->check(CLI::IsMember(framework_names()))
-      ->type_name("NAME");
-  app->add_option("--passes", command->pass_count, "Timed passes of each candidate")
-      ->check(CLI::Range(1u, 1000u))
-      ->capture_default_str()
-      ->type_name("N");
+  add_default(app, "--capacity", command->capacity, "X",
+              "Memory that the job may use, as in 'run'; unlimited: all that the card leaves "
+              "to programs");
+  add_value(app, "--framework", command->framework, "NAME",
+            "Whose settings: jax (XLA_PYTHON_CLIENT_*) or tensorflow (TF_GPU_ALLOCATOR, "
+            "...) instead of PyTorch's config string. The requests are the program's own: "
+            "record them with its cache off, as 'why' says")
+      ->check(CLI::IsMember(framework_names()));
+  add_default(app, "--passes", command->pass_count, "N", "Timed passes of each candidate")
+      ->check(CLI::Range(1u, 1000u));
   app->add_flag("--search-only", command->search_only, "Search without a clock only");
   app->add_flag("--all", command->all,
                 "Show every setting that was searched, not only unset and the best");

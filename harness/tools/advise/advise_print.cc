@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
-#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <functional>
 #include <iterator>
-#include <optional>
 #include <utility>
 
 #include <fmt/format.h>

@@ -3,9 +3,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +22,7 @@
 #include "base/output_file.h"
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/run/plan.h"
+#include "harness/shell/options.h"
 #include "harness/shell/question/known_allocators.h"
 #include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"
@@ -51,34 +49,24 @@ struct ConformanceCommand {
 };
 
 void add_conformance(CLI::App* app, ConformanceCommand* command) {
-  app->add_option("plugin", command->plugin,
-                  "The plugin: PATH.so, or pluggable:PATH.so[,MALLOC,FREE][,KEY:FUNCTION...] with "
-                  "the keys record_stream, trim and init")
-      ->required()
-      ->type_name("PLUGIN");
-  app->add_option("-d,--device", command->device, "A simulated device, sim:NAME")
-      ->capture_default_str()
-      ->type_name("D");
-  app->add_option(
-         "--timeout", command->timeout_s,
-         "Seconds for each call of the plugin, 1 to 600; a rule may take six times as long")
-      ->check(CLI::Range(1.0, 600.0))
-      ->capture_default_str()
-      ->type_name("S");
+  add_value(app, "plugin", command->plugin, "PLUGIN",
+            "The plugin: PATH.so, or pluggable:PATH.so[,MALLOC,FREE][,KEY:FUNCTION...] with "
+            "the keys record_stream, trim and init")
+      ->required();
+  add_default(app, "-d,--device", command->device, "D", "A simulated device, sim:NAME");
+  add_default(app, "--timeout", command->timeout_s, "S",
+              "Seconds for each call of the plugin, 1 to 600; a rule may take six times as long")
+      ->check(CLI::Range(1.0, 600.0));
   std::vector<std::string> names;
   for (const conformance::Rule& rule : conformance::all_rules()) names.emplace_back(rule.name);
-  app->add_option("--rule", command->rules, "Only these rules, by name")
-      ->check(CLI::IsMember(names))
-      ->type_name("R");
-  app->add_option("--baseline", command->baseline,
-                  "An older build: only rules that it keeps and the plugin breaks fail, and only "
-                  "what differs or is not kept is printed")
-      ->type_name("PLUGIN");
-  app->add_option("--waive", command->waivers,
-                  "Rules that may be broken, each as RULE=REASON; the reason is printed")
-      ->type_name("RULE=REASON");
-  app->add_option("--junit", command->junit, "Also write JUnit XML, a test case per rule")
-      ->type_name("FILE");
+  add_value(app, "--rule", command->rules, "R", "Only these rules, by name")
+      ->check(CLI::IsMember(names));
+  add_value(app, "--baseline", command->baseline, "PLUGIN",
+            "An older build: only rules that it keeps and the plugin breaks fail, and only "
+            "what differs or is not kept is printed");
+  add_value(app, "--waive", command->waivers, "RULE=REASON",
+            "Rules that may be broken, each as RULE=REASON; the reason is printed");
+  add_value(app, "--junit", command->junit, "FILE", "Also write JUnit XML, a test case per rule");
   add_format(app, &command->format, "table or json (one document)", {"table", "json"});
 }
 

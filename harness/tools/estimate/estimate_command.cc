@@ -1,8 +1,4 @@
 // 'allocmark estimate W': how much memory a job takes of a card, by kind and phase, before it runs.
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-#include <CLI/Validators.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -16,6 +12,7 @@
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/replay/kernel_source.h"
 #include "harness/core/run/environment.h"
+#include "harness/shell/options.h"
 #include "harness/shell/question/advise_input.h"
 #include "harness/shell/question/card_choice.h"
 #include "harness/shell/question/job_release.h"
@@ -43,18 +40,14 @@ struct EstimateCommand {
 
 void add_estimate(CLI::App* app, EstimateCommand* command) {
   JobOptions* const job = &command->job;
-  app->add_option("workload", job->workload,
-                  "The job: a trace file, a workload as in 'run --workload', or one with a "
-                  "model's config.json, as train:PATH/config.json,batch=4")
-      ->required()
-      ->type_name("W");
-  app->add_option("-d,--device", job->device,
-                  "The card: sim:CARD (allocmark list cards), or sim:h200,memory=24GiB")
-      ->capture_default_str()
-      ->type_name("D");
-  app->add_option("-c,--conf", job->confs,
-                  "Config strings, 'unset' for none [unset and expandable_segments:True]")
-      ->type_name("C");
+  add_value(app, "workload", job->workload, "W",
+            "The job: a trace file, a workload as in 'run --workload', or one with a "
+            "model's config.json, as train:PATH/config.json,batch=4")
+      ->required();
+  add_default(app, "-d,--device", job->device, "D",
+              "The card: sim:CARD (allocmark list cards), or sim:h200,memory=24GiB");
+  add_value(app, "-c,--conf", job->confs, "C",
+            "Config strings, 'unset' for none [unset and expandable_segments:True]");
   add_release_and_seed(app, job);
   add_format(app, job);
   app->footer(kEstimateFooter);

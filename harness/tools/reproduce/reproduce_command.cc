@@ -1,13 +1,10 @@
 // 'allocmark reproduce BUNDLE' runs a published run's cells here and says what agrees.
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include <cstdint>
 #include <string>
 
 #include <fmt/format.h>
 #include "base/own_process.h"
+#include "harness/shell/options.h"
 #include "harness/shell/registry.h"
 #include "harness/tools/reproduce/reproduce.h"
 
@@ -24,27 +21,22 @@ struct ReproduceCommand {
 };
 
 void add_reproduce(CLI::App* app, ReproduceCommand* command) {
-  app->add_option(
-         "bundle", command->bundle,
-         "What 'allocmark bundle' wrote, the folder it was unpacked to, a run's folder, or "
-         "its results.jsonl")
-      ->required()
-      ->type_name("BUNDLE");
-  app->add_option("--on", command->device,
-                  "Run its cells on this device instead, and compare what does not hang on it: "
-                  "failed requests, bytes, placements, counters")
-      ->type_name("DEVICE");
-  app->add_option("--jobs", command->job_count,
-                  "Cells at a time; default: all cores on a simulated device, 1 on a GPU")
-      ->check(CLI::Range(std::uint32_t{1}, std::uint32_t{1024}))
-      ->type_name("N");
+  add_value(app, "bundle", command->bundle, "BUNDLE",
+            "What 'allocmark bundle' wrote, the folder it was unpacked to, a run's folder, or "
+            "its results.jsonl")
+      ->required();
+  add_value(app, "--on", command->device, "DEVICE",
+            "Run its cells on this device instead, and compare what does not hang on it: "
+            "failed requests, bytes, placements, counters");
+  add_value(app, "--jobs", command->job_count, "N",
+            "Cells at a time; default: all cores on a simulated device, 1 on a GPU")
+      ->check(CLI::Range(std::uint32_t{1}, std::uint32_t{1024}));
   app->add_flag("--trust", command->trusted,
                 "Open the trace files and load the libraries that the bundle names: for one of "
                 "your own");
-  app->add_option("-o,--out", command->out,
-                  "Keep the run of here in this folder, for 'compare' and 'report'; it must be new "
-                  "or empty")
-      ->type_name("DIR");
+  add_value(app, "-o,--out", command->out, "DIR",
+            "Keep the run of here in this folder, for 'compare' and 'report'; it must be new "
+            "or empty");
   add_format(app, &command->format, "table or json", {"table", "json"});
   app->footer(
       "\nAn exact number is the same in every run: failed requests, bytes, placements, counters, "

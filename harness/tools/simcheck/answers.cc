@@ -7,8 +7,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "allocators/backend/backend.h"
 #include "allocators/cuda/cuda_check.h"

@@ -2,9 +2,6 @@
 // differ. It does not measure.
 #include <fmt/format.h>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -16,6 +13,7 @@
 #include "base/output_file.h"
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/run/plan.h"
+#include "harness/shell/options.h"
 #include "harness/shell/question/known_allocators.h"
 #include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"
@@ -43,49 +41,33 @@ struct SimcheckCommand {
 };
 
 void add_simcheck(CLI::App* app, SimcheckCommand* command) {
-  app->add_option("workload", command->workloads,
-                  "Traces or workloads to run besides the random programs, each with much memory "
-                  "and with little")
-      ->type_name("W");
-  app->add_option("--on", command->on, "The reference device: cuda:N or sim:NAME")
-      ->capture_default_str()
-      ->type_name("D");
-  app->add_option("--against", command->against, "Its simulation")
-      ->capture_default_str()
-      ->type_name("D");
-  app->add_option("--seeds", command->seed_count,
-                  "Number of random programs. Half of them use three streams, and half have little "
-                  "memory left")
-      ->check(CLI::Range(0, 100'000))
-      ->capture_default_str()
-      ->type_name("N");
-  app->add_option("--first-seed", command->seed_first, "The first program's seed")
-      ->capture_default_str()
-      ->type_name("N");
-  app->add_option("--events", command->event_count, "Most events of a program")
-      ->check(CLI::Range(1, 10'000'000))
-      ->capture_default_str()
-      ->type_name("N");
-  app->add_option(
-         "-a,--allocator", command->allocators,
-         "An allocator as 'run' takes it; may be repeated; unset: native, async and caching")
-      ->allow_extra_args(false)
-      ->type_name("A");
-  app->add_option(
-         "-c,--conf", command->confs,
-         "A config string as 'run' takes it, or NAME=STRING for allocator NAME alone; may be "
-         "repeated; with neither option: eight settings of the three")
-      ->allow_extra_args(false)
-      ->type_name("C");
+  add_value(app, "workload", command->workloads, "W",
+            "Traces or workloads to run besides the random programs, each with much memory "
+            "and with little");
+  add_default(app, "--on", command->on, "D", "The reference device: cuda:N or sim:NAME");
+  add_default(app, "--against", command->against, "D", "Its simulation");
+  add_default(app, "--seeds", command->seed_count, "N",
+              "Number of random programs. Half of them use three streams, and half have little "
+              "memory left")
+      ->check(CLI::Range(0, 100'000));
+  add_default(app, "--first-seed", command->seed_first, "N", "The first program's seed");
+  add_default(app, "--events", command->event_count, "N", "Most events of a program")
+      ->check(CLI::Range(1, 10'000'000));
+  add_value(app, "-a,--allocator", command->allocators, "A",
+            "An allocator as 'run' takes it; may be repeated; unset: native, async and caching")
+      ->allow_extra_args(false);
+  add_value(app, "-c,--conf", command->confs, "C",
+            "A config string as 'run' takes it, or NAME=STRING for allocator NAME alone; may be "
+            "repeated; with neither option: eight settings of the three")
+      ->allow_extra_args(false);
   app->add_flag(
          "--driver", command->driver,
          "Ask the CUDA driver itself, without an allocator: cuMemAlloc, its pool, and mapped "
          "memory, with questions about every block")
       ->excludes("--allocator")
       ->excludes("--conf");
-  app->add_option("--save", command->save_folder,
-                  "Folder for the shortest programs that still differ, as traces")
-      ->type_name("DIR");
+  add_value(app, "--save", command->save_folder, "DIR",
+            "Folder for the shortest programs that still differ, as traces");
 }
 
 std::vector<Setting> settings_of(const SimcheckCommand& command) {

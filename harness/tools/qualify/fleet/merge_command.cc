@@ -1,8 +1,5 @@
 // 'allocmark merge': many parts to one answer. Shards of a run become one run; the qualifications
 // of many nodes become a list of what to do with each.
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -15,6 +12,7 @@
 #include <fmt/format.h>
 #include "base/error.h"
 #include "base/output_file.h"
+#include "harness/shell/options.h"
 #include "harness/shell/output_path.h"
 #include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"
@@ -38,28 +36,22 @@ struct MergeCommand {
 };
 
 void add_merge(CLI::App* app, MergeCommand* command) {
-  app->add_option("dir", command->paths,
-                  "Folders of shards ('run --shard i/n --out DIR'), or of nodes ('qualify --out "
-                  "DIR'), or a folder that holds only such folders")
-      ->required()
-      ->type_name("DIR");
-  app->add_option("-o,--out", command->out,
-                  "Folder for the merged run, or for fleet.txt, fleet.json and lists of nodes")
-      ->type_name("DIR");
+  add_value(app, "dir", command->paths, "DIR",
+            "Folders of shards ('run --shard i/n --out DIR'), or of nodes ('qualify --out "
+            "DIR'), or a folder that holds only such folders")
+      ->required();
+  add_value(app, "-o,--out", command->out, "DIR",
+            "Folder for the merged run, or for fleet.txt, fleet.json and lists of nodes");
   app->add_flag("--any-machine", command->any_machine,
                 "For shards: allow several machines with the same processor, GPU model and driver");
-  app->add_option("--expect", command->expect,
-                  "For nodes: file with the names that must answer, one a line")
-      ->type_name("FILE");
-  app->add_option("--within-hours", command->within_hours,
-                  "For nodes: how far from the others' median start a node may have started")
-      ->check(CLI::Range(0.01, 1e6))
-      ->capture_default_str()
-      ->type_name("H");
-  app->add_option(
-         "--baseline", command->baseline,
-         "For nodes: file to write for 'qualify --baseline', with the times of healthy machines")
-      ->type_name("FILE");
+  add_value(app, "--expect", command->expect, "FILE",
+            "For nodes: file with the names that must answer, one a line");
+  add_default(app, "--within-hours", command->within_hours, "H",
+              "For nodes: how far from the others' median start a node may have started")
+      ->check(CLI::Range(0.01, 1e6));
+  add_value(
+      app, "--baseline", command->baseline, "FILE",
+      "For nodes: file to write for 'qualify --baseline', with the times of healthy machines");
   add_format(app, &command->format, "For nodes: what is printed, table or json", {"table", "json"});
   add_force(app, &command->force);
   app->footer(
