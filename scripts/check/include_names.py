@@ -17,7 +17,7 @@ cmath: cbrt ceil erfc exp exp2 expm1 floor fmod isfinite isinf isnan ldexp llrou
 cmath cstdlib: abs
 compare: strong_ordering
 concepts: convertible_to same_as
-condition_variable: condition_variable cv_status
+condition_variable: condition_variable condition_variable_any cv_status
 coroutine: coroutine_handle suspend_always suspend_never
 csignal: raise
 cstdint: int16_t int32_t int64_t int8_t intptr_t uint16_t uint32_t uint64_t uint8_t uintptr_t
@@ -32,7 +32,7 @@ exception: current_exception exception_ptr rethrow_exception
 exception stdexcept new: exception
 filesystem: filesystem
 fstream: ifstream ofstream
-functional: function greater hash less
+functional: invoke function greater hash less
 future: async future launch promise
 iterator: back_inserter istreambuf_iterator make_move_iterator
 initializer_list: initializer_list
@@ -57,6 +57,7 @@ string sstream fstream iostream: getline ios ws
 string_view string: string_view
 system_error: generic_category system_error
 system_error filesystem: error_code
+stop_token: stop_token
 thread: jthread this_thread thread
 tuple: tie tuple
 type_traits: is_aggregate_v is_class_v is_enum_v is_integral_v is_pointer_v is_same_v is_trivially_copyable_v is_unsigned_v

@@ -1,6 +1,5 @@
 // Test "capacity": how much of the free memory can be allocated, in large pieces and in small ones,
 // in every way there is. Gives everything back.
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -13,7 +12,7 @@
 #include "harness/tools/qualify/gpu_facts.h"
 #include "harness/tools/qualify/memory_ways.h"
 #include "harness/tools/qualify/repeat.h"
-#include "harness/tools/qualify/tests.h"
+#include "harness/tools/qualify/test.h"
 
 namespace allocmark::qualify {
 namespace {

@@ -5,10 +5,8 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include "allocators/cuda/cuda_check.h"

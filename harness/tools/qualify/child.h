@@ -1,6 +1,7 @@
 // A test in a process of its own, and what the end of such a process means.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -16,8 +17,8 @@ namespace allocmark::qualify {
 struct ChildPlan {
   std::string program_path = {};
   double limit_s = 0;
-  int simulated_gpu_count = 0;  // 0: as the environment says
-  double virtual_s = 0;         // that went by on the simulated GPUs before
+  std::uint32_t simulated_gpu_count = 0;  // 0: as the environment says
+  double virtual_s = 0;                   // that went by on the simulated GPUs before
 };
 [[nodiscard]] JobPlace place_of(const TestSpec& spec, const ChildPlan& plan);
 

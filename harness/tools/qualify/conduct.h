@@ -3,6 +3,7 @@
 // to a GPU or a test costs that test only.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -23,8 +24,8 @@ struct Level {
 [[nodiscard]] Level find_level(std::string_view name);
 
 struct ConductOptions {
-  std::string device = "all";   // all, cuda:N, or a simulated device, which means all of its kind
-  int simulated_gpu_count = 0;  // 0: as the environment says
+  std::string device = "all";  // all, cuda:N, or a simulated device, which means all of its kind
+  std::uint32_t simulated_gpu_count = 0;  // 0: as the environment says
   Level level = {};
   double time_limit_s = 120;       // of a test, beyond the time that its level gives it
   std::string baseline_path = {};  // empty: by the GPU's model

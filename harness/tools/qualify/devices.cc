@@ -14,7 +14,7 @@
 #include "harness/core/run/environment.h"
 #include "harness/tools/qualify/gpu_facts.h"
 #include "harness/tools/qualify/nvml.h"
-#include "harness/tools/qualify/tests.h"
+#include "harness/tools/qualify/test.h"
 
 namespace allocmark::qualify {
 

@@ -1,5 +1,5 @@
 // See exports.h.
-#include "harness/tools/qualify/exports.h"
+#include "harness/tools/qualify/writers.h"
 
 #include <algorithm>
 #include <cmath>

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include "harness/tools/qualify/gpu_facts.h"
 #include "harness/tools/qualify/nvml.h"
-#include "harness/tools/qualify/tests.h"
+#include "harness/tools/qualify/test.h"
 
 namespace allocmark::qualify {
 namespace {

@@ -24,7 +24,7 @@
 #include "harness/tools/qualify/gpu_facts.h"
 #include "harness/tools/qualify/memory_ways.h"
 #include "harness/tools/qualify/repeat.h"
-#include "harness/tools/qualify/tests.h"
+#include "harness/tools/qualify/test.h"
 
 namespace allocmark::qualify {
 namespace {

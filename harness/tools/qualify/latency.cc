@@ -23,7 +23,7 @@
 #include "harness/tools/qualify/gpu_facts.h"
 #include "harness/tools/qualify/latency_round.h"
 #include "harness/tools/qualify/repeat.h"
-#include "harness/tools/qualify/tests.h"
+#include "harness/tools/qualify/test.h"
 
 namespace allocmark::qualify {
 namespace {

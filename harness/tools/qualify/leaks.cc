@@ -18,7 +18,7 @@
 #include "harness/core/replay/ballast.h"
 #include "harness/tools/qualify/memory_ways.h"
 #include "harness/tools/qualify/repeat.h"
-#include "harness/tools/qualify/tests.h"
+#include "harness/tools/qualify/test.h"
 
 namespace allocmark::qualify {
 namespace {

@@ -1,14 +1,24 @@
 // See memory_ways.h.
 #include "harness/tools/qualify/memory_ways.h"
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <string>
+
 #include "allocators/cuda/cuda_check.h"
+#include "allocators/cuda/driver_mapping.h"
 #include "base/bytes.h"
-#include "harness/tools/qualify/mapping_calls.h"
+#include "base/error.h"
 
 namespace allocmark::qualify {
 namespace {
+
+int current_device() {
+  int device = 0;
+  ALLOCMARK_CUDA_CHECK(cudaGetDevice(&device));
+  return device;
+}
 
 class MallocWay final : public MemoryWay {
  public:
@@ -33,7 +43,7 @@ class PoolWay final : public MemoryWay {
     cudaMemPoolProps properties{};
     properties.allocType = cudaMemAllocationTypePinned;
     properties.location.type = cudaMemLocationTypeDevice;
-    ALLOCMARK_CUDA_CHECK(cudaGetDevice(&properties.location.id));
+    properties.location.id = current_device();
     ALLOCMARK_CUDA_CHECK(cudaMemPoolCreate(&pool_, &properties));
   }
   PoolWay(const PoolWay&) = delete;
@@ -60,44 +70,72 @@ class PoolWay final : public MemoryWay {
   cudaMemPool_t pool_ = nullptr;
 };
 
+void check(CUresult result, const char* call) {
+  if (result == CUDA_SUCCESS) return;
+  throw EnvironmentError({.what = std::string(call) + " failed",
+                          .where = "CUDA driver",
+                          .got = "error " + std::to_string(result)});
+}
+
+// The driver's virtual memory calls: pages with an address of their own.
 class MappedWay final : public MemoryWay {
  public:
-  explicit MappedWay(const MappingCalls& calls) : calls_(calls) {}
+  explicit MappedWay(int device) {
+    properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties_.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+  }
   [[nodiscard]] std::string_view name() const override { return "cuMemCreate"; }
 
   std::optional<TakenBlock> take(std::uint64_t size_bytes) override {
-    MappedPages pages{.size_bytes = (size_bytes + kPageBytes - 1) / kPageBytes * kPageBytes};
-    if (!calls_.try_create(pages)) return std::nullopt;
-    calls_.reserve(pages);
-    calls_.map(pages);
-    const TakenBlock block{.pointer = reinterpret_cast<void*>(pages.address),
-                           .size_bytes = pages.size_bytes,
-                           .handle = pages.handle};
-    if (calls_.try_set_access(pages)) return block;
+    constexpr std::uint64_t kPageBytes = 2 * kMiB;
+    TakenBlock block{.size_bytes = (size_bytes + kPageBytes - 1) / kPageBytes * kPageBytes};
+    if (!has_memory(driver_.create(&block.handle, block.size_bytes, &properties_, 0),
+                    "cuMemCreate")) {
+      return std::nullopt;
+    }
+    CUdeviceptr address = 0;
+    check(driver_.reserve(&address, block.size_bytes, 0, 0, 0), "cuMemAddressReserve");
+    check(driver_.map(address, block.size_bytes, 0, block.handle, 0), "cuMemMap");
+    block.pointer = reinterpret_cast<void*>(address);
+    const CUmemAccessDesc access{properties_.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    if (has_memory(driver_.set_access(address, block.size_bytes, &access, 1), "cuMemSetAccess")) {
+      return block;
+    }
     give_back(block);
     return std::nullopt;
   }
   void give_back(const TakenBlock& block) override {
-    const MappedPages pages{.size_bytes = block.size_bytes,
-                            .address = reinterpret_cast<CUdeviceptr>(block.pointer),
-                            .handle = block.handle};
-    calls_.unmap(pages);
-    calls_.free_address(pages);
-    calls_.release(pages);
+    const auto address = reinterpret_cast<CUdeviceptr>(block.pointer);
+    check(driver_.unmap(address, block.size_bytes), "cuMemUnmap");
+    check(driver_.free_address(address, block.size_bytes), "cuMemAddressFree");
+    check(driver_.release(block.handle), "cuMemRelease");
   }
   void settle() override { ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize()); }
 
  private:
-  static constexpr std::uint64_t kPageBytes = 2 * kMiB;
-  MappingCalls calls_;
+  static bool has_memory(CUresult result, const char* call) {
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) check(result, call);
+    return result == CUDA_SUCCESS;
+  }
+
+  const DriverMapping& driver_ = driver_mapping();
+  CUmemAllocationProp properties_{};
 };
 
 bool device_has(cudaDeviceAttr attribute) {
-  int device = 0;
   int value = 0;
-  ALLOCMARK_CUDA_CHECK(cudaGetDevice(&device));
-  ALLOCMARK_CUDA_CHECK(cudaDeviceGetAttribute(&value, attribute, device));
+  ALLOCMARK_CUDA_CHECK(cudaDeviceGetAttribute(&value, attribute, current_device()));
   return value != 0;
+}
+
+// The runtime has no name for this attribute.
+bool device_maps() {
+  decltype(&::cuDeviceGetAttribute) ask = nullptr;
+  look_up_driver("cuDeviceGetAttribute", ask);
+  int value = 0;
+  const CUresult result =
+      ask(&value, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, current_device());
+  return result == CUDA_SUCCESS && value != 0;
 }
 
 }  // namespace
@@ -106,9 +144,7 @@ std::vector<std::unique_ptr<MemoryWay>> memory_ways() {
   std::vector<std::unique_ptr<MemoryWay>> ways;
   ways.push_back(std::make_unique<MallocWay>());
   if (device_has(cudaDevAttrMemoryPoolsSupported)) ways.push_back(std::make_unique<PoolWay>());
-  if (const std::optional<MappingCalls> calls = MappingCalls::find()) {
-    ways.push_back(std::make_unique<MappedWay>(*calls));
-  }
+  if (device_maps()) ways.push_back(std::make_unique<MappedWay>(current_device()));
   return ways;
 }
 

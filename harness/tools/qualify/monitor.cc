@@ -1,25 +1,32 @@
-// Job "monitor": runs beside the tests until it is ended or nobody listens, and tells whenever it
-// has seen something new: the highest temperature and SM clock, all throttle reasons, the number of
-// Xid events and the last of them. Reads NVML twice a second; touches no GPU.
+// See monitor.h. The job "monitor" runs beside the tests until it is ended or nobody listens, and
+// tells whenever it has seen something new: the highest temperature and SM clock, all throttle
+// reasons, the number of Xid events and the last of them. Reads NVML twice a second; touches no
+// GPU.
+#include "harness/tools/qualify/monitor.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "harness/tools/qualify/gpu_facts.h"
-#include "harness/tools/qualify/monitor_process.h"
 #include "harness/tools/qualify/nvml.h"
 
 namespace allocmark::qualify {
 namespace {
 
+constexpr std::chrono::seconds kMonitorPatience{10};
 constexpr std::uint32_t kPeriodMs = 500;
+
+// What was seen on a GPU so far, by the names of NVML's readings.
+struct GpuReadings {
+  int gpu = 0;
+  std::map<std::string, double> values = {};
+};
 
 struct Watched {
   int gpu = 0;
@@ -49,14 +56,13 @@ void wait_for_event(Watched& watched, std::uint32_t timeout_ms) {
     std::this_thread::sleep_for(std::chrono::milliseconds(timeout_ms));
     return;
   }
-  if (const auto event = watched.nvml->next_event(timeout_ms)) {
+  if (const auto xid = watched.nvml->next_xid(timeout_ms)) {
     watched.seen["xid_count"] += 1;
-    watched.seen["xid_last"] = static_cast<double>(event->xid);
+    watched.seen["xid_last"] = static_cast<double>(*xid);
   }
 }
 
-}  // namespace
-
+// Tells until nobody listens.
 void run_monitor(const TestSpec& spec, const Tell<GpuReadings>& tell) {
   std::vector<Watched> all;
   for (const int gpu : spec.gpus) {
@@ -85,4 +91,51 @@ void run_monitor(const TestSpec& spec, const Tell<GpuReadings>& tell) {
   }
 }
 
+constexpr Job<TestSpec, GpuReadings> kMonitor{
+    .name = "monitor", .what = "the monitor", .run = run_monitor, .opens_device = false};
+
+}  // namespace
+
+MonitorProcess::MonitorProcess(const TestSpec& spec, const ChildPlan& plan)
+    : gpu_count_(spec.gpus.size()) {
+  try {
+    child_ = std::make_unique<ChildProcess>(command_of(kMonitor, spec, place_of(spec, plan)));
+  } catch (const Error&) {
+    // Said in the header.
+  }
+}
+
+void MonitorProcess::advance() {
+  if (child_ == nullptr || outcome_) return;
+  outcome_ = child_->advance();
+}
+
+std::map<int, std::map<std::string, double>> MonitorProcess::end() {
+  std::map<int, std::map<std::string, double>> seen;
+  if (child_ == nullptr) return seen;
+  // It tells of every GPU as soon as it has started, which may take longer than short tests.
+  const auto patience = std::chrono::steady_clock::now() + kMonitorPatience;
+  const auto has_all = [&] {
+    const std::string& text = child_->result_so_far();
+    return static_cast<std::size_t>(std::ranges::count(text, '\n')) >= gpu_count_;
+  };
+  while (!outcome_ && !has_all() && std::chrono::steady_clock::now() < patience) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    advance();
+  }
+  child_->end();
+  while (!outcome_) advance();
+  // A last line that is cut short is left.
+  std::string_view text = outcome_->result;
+  for (GpuReadings& one : take_answers(kMonitor, text)) seen[one.gpu] = std::move(one.values);
+  return seen;
+}
+
 }  // namespace allocmark::qualify
+
+namespace allocmark {
+
+extern const JobEntry kMonitorJob;
+constinit const JobEntry kMonitorJob = job_entry<qualify::kMonitor>();
+
+}  // namespace allocmark

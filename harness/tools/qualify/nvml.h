@@ -4,11 +4,13 @@
 // of a build machine may lack nvml.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
-#include <vector>
+#include <string_view>
 
 namespace allocmark::qualify {
 
@@ -24,13 +26,12 @@ inline constexpr std::uint64_t kHarmfulThrottleBits = 0x8 | 0x20 | 0x40 | 0x80;
 
 class Nvml {
  public:
-  // Loads and starts it; problem() says why it is of no use.
+  // Loads and starts it; where that fails, every reading says why.
   Nvml();
   ~Nvml();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  [[nodiscard]] const std::string& problem() const { return problem_; }
   [[nodiscard]] NvmlReading device_count() const;
   // "580.159.04"; empty where it does not say.
   [[nodiscard]] std::string driver_version() const;
@@ -39,44 +40,51 @@ class Nvml {
   // where it is there, else why not.
   [[nodiscard]] std::string select(const std::string& pci_bus_id);
 
-  // Readings of the chosen GPU: used_bytes, other_processes, ecc_on, ecc_corrected,
-  // ecc_uncorrected, retired, remap_pending, remap_failed, throttle_bits, celsius, sm_mhz,
-  // sm_mhz_max, pcie_width, pcie_width_max, power_limit_mw, power_limit_default_mw. A name that is
-  // not among them is a fault of ours.
-  [[nodiscard]] NvmlReading read(const std::string& name) const;
-  [[nodiscard]] static const std::vector<std::string>& names();
+  // A reading of the chosen GPU, by a name of readers(). Another name is a fault of ours.
+  [[nodiscard]] NvmlReading read(std::string_view name) const;
   // All readings that have a value.
   [[nodiscard]] std::map<std::string, double> read_all() const;
 
   // Of the chosen GPU; empty where it has none, or does not tell.
-  [[nodiscard]] std::string serial() const { return text("nvmlDeviceGetSerial"); }
-  [[nodiscard]] std::string vbios() const { return text("nvmlDeviceGetVbiosVersion"); }
+  [[nodiscard]] std::string serial() const;
+  [[nodiscard]] std::string vbios() const;
 
   // Asks the driver to tell about critical Xid events of the chosen GPU from now on. Empty where it
   // will, else why not.
   [[nodiscard]] std::string watch_events();
-  // Waits for the next event, up to the time; nothing where none came.
-  struct Event {
-    const void* gpu = nullptr;  // handle()
-    std::uint64_t xid = 0;
-  };
-  [[nodiscard]] std::optional<Event> next_event(std::uint32_t timeout_ms);
-  [[nodiscard]] const void* handle() const { return gpu_; }
+  // Waits for the next event, up to the time: its Xid; nothing where none came.
+  [[nodiscard]] std::optional<std::uint64_t> next_xid(std::uint32_t timeout_ms);
 
  private:
-  template <typename Function>
-  [[nodiscard]] Function find(const char* name) const;
+  // A function that takes the GPU, an argument or none, and a place for a number; or one of ours.
+  struct Reader {
+    std::string_view name;
+    const char* function = nullptr;
+    std::optional<int> argument = {};
+    NvmlReading (Nvml::*read)() const = nullptr;
+  };
+  [[nodiscard]] static std::span<const Reader> readers();
+
+  // What NVML's function of that name returns, with arguments of exactly its types.
+  template <typename... Arguments>
+  [[nodiscard]] int call(const char* function, Arguments... arguments) const;
   [[nodiscard]] NvmlReading failed(int error) const;
-  [[nodiscard]] std::string text(const char* function) const;
+  // What a call wrote to `value`.
   template <typename Number>
-  [[nodiscard]] NvmlReading number(const char* function) const;
-  template <typename Number, typename Argument>
-  [[nodiscard]] NvmlReading number(const char* function, Argument argument) const;
+  [[nodiscard]] NvmlReading answer(int error, const Number& value) const;
+  // Of a function that takes the GPU, these arguments and a place for a number.
+  template <typename Number, typename... Arguments>
+  [[nodiscard]] NvmlReading number(const char* function, Arguments... arguments) const;
+  // Of a function that takes these arguments and a place for a text.
+  template <typename... Arguments>
+  [[nodiscard]] std::string text(const char* function, Arguments... arguments) const;
   [[nodiscard]] NvmlReading used_bytes() const;
   [[nodiscard]] NvmlReading other_processes() const;
   [[nodiscard]] NvmlReading ecc_on() const;
-  [[nodiscard]] NvmlReading ecc_errors(int kind) const;
-  [[nodiscard]] NvmlReading remapped(int which) const;
+  template <int kKind>
+  [[nodiscard]] NvmlReading ecc_errors() const;
+  template <std::size_t kWhich>
+  [[nodiscard]] NvmlReading remapped() const;
   [[nodiscard]] NvmlReading throttle_bits() const;
 
   void* library_ = nullptr;

@@ -8,7 +8,7 @@
 #include "allocators/cuda/cuda_check.h"
 #include "harness/tools/qualify/gpu_facts.h"
 #include "harness/tools/qualify/nvml.h"
-#include "harness/tools/qualify/tests.h"
+#include "harness/tools/qualify/test.h"
 
 namespace allocmark::qualify {
 namespace {

@@ -1,8 +1,4 @@
 // 'allocmark qualify': is this machine fit? Prints the report, writes it where a folder is given.
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -16,11 +12,11 @@
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/run/environment.h"
 #include "harness/core/run/run_folder.h"
+#include "harness/shell/options.h"
 #include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"
 #include "harness/tools/qualify/baseline.h"
 #include "harness/tools/qualify/conduct.h"
-#include "harness/tools/qualify/exports.h"
 #include "harness/tools/qualify/report_json.h"
 #include "harness/tools/qualify/spread.h"
 #include "harness/tools/qualify/test.h"
@@ -32,27 +28,22 @@ namespace allocmark {
 namespace {
 
 struct QualifyCommand {
+  qualify::ConductOptions options;
   std::string level = "quick";
-  std::string device = "all";
-  std::uint32_t gpu_count = 0;       // simulated; 0 = one, or what SIMCUDA_DEVICES says
-  std::string thresholds, baseline;  // files; empty = what ships
+  std::string thresholds;  // a file; empty = what ships
   std::string format = "table";
-  std::string out;  // folder; empty = none
-  double time_limit_s = 120;
-  double seconds = 0;        // instead of the level's; 0 = the level's
-  double time_budget_s = 0;  // for everything; 0 = none
+  std::string out;     // folder; empty = none
+  double seconds = 0;  // instead of the level's; 0 = the level's
   std::string fail_on = "fail";
-  std::string node;  // its name in reports; empty = the host's
-  bool anonymous = false;
   bool one_line = false;
   bool print_thresholds = false;
   std::vector<std::string> argv;  // the whole command line, for the results file
 };
 
 void add_output(CLI::App* app, QualifyCommand* command) {
-  app->add_option("--node", command->node, "Name of this node in reports [the host's]")
-      ->type_name("NAME");
-  app->add_flag("--anonymous", command->anonymous,
+  add_value(app, "--node", command->options.node_name, "NAME",
+            "Name of this node in reports [the host's]");
+  app->add_flag("--anonymous", command->options.is_anonymous,
                 "Leave out the node's name and the GPUs' UUIDs, serial numbers and PCI addresses");
   add_format(app, &command->format,
              "What is printed: table, json, junit, prometheus, nvsentinel, superbench or dcgm",
@@ -61,51 +52,38 @@ void add_output(CLI::App* app, QualifyCommand* command) {
          "--one-line", command->one_line,
          "Print one line, and exit as node-problem-detector wants it: 0 fit, 1 not, 2 unknown")
       ->excludes("--format");
-  app->add_option("-o,--out", command->out,
-                  "Folder for all formats, and for tests.jsonl, which grows while the tests run")
-      ->type_name("DIR");
+  add_value(app, "-o,--out", command->out, "DIR",
+            "Folder for all formats, and for tests.jsonl, which grows while the tests run");
 }
 
 void add_qualify(CLI::App* app, QualifyCommand* command) {
-  app->add_option(
-         "--level", command->level,
-         "quick (one round of every test, under a minute per GPU), medium (5 minutes), long "
-         "(30 minutes) or extra-long (8 hours)")
-      ->capture_default_str()
-      ->type_name("L");
-  app->add_option("-d,--device", command->device,
-                  "all (GPUs of this machine), cuda:N, or sim:NAME to see how it works")
-      ->capture_default_str()
-      ->type_name("D");
-  app->add_option("--gpus", command->gpu_count, "How many GPUs to simulate, with sim:NAME")
-      ->check(CLI::Range(1u, 16u))
-      ->type_name("N");
-  app->add_option("--thresholds", command->thresholds,
-                  "JSON file whose thresholds replace those that ship")
-      ->type_name("FILE");
+  add_default(app, "--level", command->level, "L",
+              "quick (one round of every test, under a minute per GPU), medium (5 minutes), long "
+              "(30 minutes) or extra-long (8 hours)");
+  add_default(app, "-d,--device", command->options.device, "D",
+              "all (GPUs of this machine), cuda:N, or sim:NAME to see how it works");
+  add_value(app, "--gpus", command->options.simulated_gpu_count, "N",
+            "How many GPUs to simulate, with sim:NAME")
+      ->check(CLI::Range(1u, 16u));
+  add_value(app, "--thresholds", command->thresholds, "FILE",
+            "JSON file whose thresholds replace those that ship");
   app->add_flag("--print-thresholds", command->print_thresholds,
                 "Print the thresholds that ship, as a start for your own, and do nothing else");
-  app->add_option("--baseline", command->baseline,
-                  "What to compare latencies with: a device profile, or a file of 'merge "
-                  "--baseline' from many machines [what ships for the GPU's model]")
-      ->type_name("FILE");
-  app->add_option("--seconds", command->seconds, "Time of tests per GPU, instead of the level's")
-      ->check(CLI::Range(1.0, 1e7))
-      ->type_name("S");
-  app->add_option("--time-limit", command->time_limit_s,
-                  "Seconds that a test may run beyond its time before it is ended and FAIL")
-      ->check(CLI::Range(1.0, 1e6))
-      ->capture_default_str()
-      ->type_name("S");
-  app->add_option("--time-budget", command->time_budget_s,
-                  "Seconds for everything; tests without time left are SKIP, and health still runs "
-                  "[no budget]")
-      ->check(CLI::Range(1.0, 1e7))
-      ->type_name("S");
-  app->add_option("--fail-on", command->fail_on, "The mildest verdict with exit code 1")
-      ->check(CLI::IsMember({"fail", "warn"}))
-      ->capture_default_str()
-      ->type_name("V");
+  add_value(app, "--baseline", command->options.baseline_path, "FILE",
+            "What to compare latencies with: a device profile, or a file of 'merge "
+            "--baseline' from many machines [what ships for the GPU's model]");
+  add_value(app, "--seconds", command->seconds, "S",
+            "Time of tests per GPU, instead of the level's")
+      ->check(CLI::Range(1.0, 1e7));
+  add_default(app, "--time-limit", command->options.time_limit_s, "S",
+              "Seconds that a test may run beyond its time before it is ended and FAIL")
+      ->check(CLI::Range(1.0, 1e6));
+  add_value(app, "--time-budget", command->options.time_budget_s, "S",
+            "Seconds for everything; tests without time left are SKIP, and health still runs "
+            "[no budget]")
+      ->check(CLI::Range(1.0, 1e7));
+  add_default(app, "--fail-on", command->fail_on, "V", "The mildest verdict with exit code 1")
+      ->check(CLI::IsMember({"fail", "warn"}));
   add_output(app, command);
   app->footer(
       "\nVerdicts: PASS, WARN, FAIL, SKIP per GPU and test; a precondition that is not met is "
@@ -118,36 +96,31 @@ void add_qualify(CLI::App* app, QualifyCommand* command) {
 }
 
 qualify::ConductOptions options_of(const QualifyCommand& command) {
-  qualify::ConductOptions options;
+  qualify::ConductOptions options = command.options;
   options.level = qualify::find_level(command.level);
   if (command.seconds > 0) options.level.seconds = command.seconds;
-  options.device = command.device;
-  if (command.device == "auto") options.device = "all";
+  if (options.device == "auto") options.device = "all";
   if (options.device != "all") check_device(options.device);
-  if (command.gpu_count > 0 && !is_simulated(options.device)) {
+  if (options.simulated_gpu_count > 0 && !is_simulated(options.device)) {
     throw UsageError({.what = "only simulated GPUs can be counted out",
                       .where = "--gpus",
                       .wanted = "--device sim:NAME",
                       .got = options.device,
                       .next = "choose a real one with --device cuda:N"});
   }
-  options.simulated_gpu_count = static_cast<int>(command.gpu_count);
-  options.time_limit_s = command.time_limit_s;
-  options.time_budget_s = command.time_budget_s;
   if (command.fail_on == "warn") options.fails_from = qualify::Verdict::Warn;
-  options.node_name = command.node;
-  options.is_anonymous = command.anonymous;
   options.program_path = own_program_path();
   options.thresholds = qualify::default_thresholds();
   if (!command.thresholds.empty()) {
     options.thresholds = qualify::with_thresholds(
         options.thresholds, read_file(command.thresholds, kSettingsInput), command.thresholds);
   }
-  if (!command.baseline.empty()) {
-    options.baseline_path = std::filesystem::absolute(command.baseline).string();
+  if (!options.baseline_path.empty()) {
+    const std::string given = options.baseline_path;
+    options.baseline_path = std::filesystem::absolute(given).string();
     const std::string text = read_file(options.baseline_path, kSettingsInput);
     if (qualify::is_spread_file(text)) {
-      (void)qualify::spreads_from_json(text, command.baseline);
+      (void)qualify::spreads_from_json(text, given);
     } else {
       (void)qualify::read_baseline(options.baseline_path);
     }

@@ -16,7 +16,7 @@
 #include "harness/core/replay/capacity.h"
 #include "harness/tools/qualify/memory_ways.h"
 #include "harness/tools/qualify/repeat.h"
-#include "harness/tools/qualify/tests.h"
+#include "harness/tools/qualify/test.h"
 
 namespace allocmark::qualify {
 namespace {

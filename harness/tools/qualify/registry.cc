@@ -2,7 +2,7 @@
 // this folder says what each one measures.
 #include <array>
 
-#include "harness/tools/qualify/tests.h"
+#include "harness/tools/qualify/test.h"
 
 namespace allocmark::qualify {
 namespace {

@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdint>
 #include <ctime>
-#include <optional>
-#include <type_traits>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -50,21 +48,21 @@ class Writer {
   }
   template <typename Item, typename Visit>
   void object(const Field& field, const Item& item, Visit visit) {
-    OrderedJson nested = OrderedJson::object();
-    Writer writer(nested);
-    visit(writer, item);
-    object_[field.name] = std::move(nested);
+    object_[field.name] = json_of(item, visit);
   }
   template <typename Item, typename Visit>
   void objects(const Field& field, const std::vector<Item>& items, Visit visit) {
     OrderedJson list = OrderedJson::array();
-    for (const Item& item : items) {
-      OrderedJson nested = OrderedJson::object();
-      Writer writer(nested);
-      visit(writer, item);
-      list.push_back(std::move(nested));
-    }
+    for (const Item& item : items) list.push_back(json_of(item, visit));
     object_[field.name] = std::move(list);
+  }
+
+  template <typename Item, typename Visit>
+  static OrderedJson json_of(const Item& item, Visit visit) {
+    OrderedJson object = OrderedJson::object();
+    Writer writer(object);
+    visit(writer, item);
+    return object;
   }
 
  private:
@@ -83,46 +81,41 @@ class Reader {
       : object_(object), where_(where), prefix_(std::move(prefix)) {}
 
   void text(const Field& field, std::string& value) {
-    const OrderedJson& found = required(field);
-    if (!found.is_string()) wrong(field, "a text", found);
-    value = found.get<std::string>();
+    value = required(field, "a text", &OrderedJson::is_string).get<std::string>();
   }
   void derived(const Field& /*field*/, const std::string& /*value*/) {}
   void real(const Field& field, double& value) {
-    const OrderedJson& found = required(field);
-    if (!found.is_number()) wrong(field, "a number", found);
-    value = found.get<double>();
+    value = required(field, "a number", &OrderedJson::is_number).get<double>();
   }
   void number(const Field& field, std::optional<double>& value) {
-    const OrderedJson& found = required(field);
-    if (!found.is_number() && !found.is_null()) wrong(field, "a number or null", found);
-    value.reset();
-    if (found.is_number()) value = found.get<double>();
+    const auto is_so = [](const OrderedJson& json) { return json.is_number() || json.is_null(); };
+    const OrderedJson& found = required(field, "a number or null", is_so);
+    value = found.is_null() ? std::nullopt : std::optional(found.get<double>());
   }
   template <typename Number>
   void count(const Field& field, Number& value) {
-    const OrderedJson& found = required(field);
-    if (!found.is_number_unsigned()) wrong(field, "a whole number, 0 or more", found);
-    value = static_cast<Number>(found.get<std::uint64_t>());
+    value = static_cast<Number>(
+        required(field, "a whole number, 0 or more", &OrderedJson::is_number_unsigned)
+            .template get<std::uint64_t>());
   }
   void flag(const Field& field, bool& value) {
-    const OrderedJson& found = required(field);
-    if (!found.is_boolean()) wrong(field, "true or false", found);
-    value = found.get<bool>();
+    value = required(field, "true or false", &OrderedJson::is_boolean).get<bool>();
   }
   void verdict(const Field& field, Verdict& value) {
-    const OrderedJson& found = required(field);
-    const auto known = std::find_if(kVerdicts.begin(), kVerdicts.end(), [&](Verdict verdict) {
-      return found == OrderedJson(to_string(verdict));
-    });
-    if (known == kVerdicts.end()) wrong(field, "PASS, WARN, FAIL or SKIP", found);
-    value = *known;
+    const auto is_so = [&](const OrderedJson& json) {
+      const auto known = std::ranges::find_if(
+          kVerdicts, [&](Verdict each) { return json == OrderedJson(to_string(each)); });
+      if (known != kVerdicts.end()) value = *known;
+      return known != kVerdicts.end();
+    };
+    (void)required(field, "PASS, WARN, FAIL or SKIP", is_so);
   }
   void direction(const Field& field, bool& is_min) {
-    const OrderedJson& found = required(field);
-    if (found != OrderedJson("min") && found != OrderedJson("max"))
-      wrong(field, "min or max", found);
-    is_min = found == OrderedJson("min");
+    const auto is_so = [&](const OrderedJson& json) {
+      is_min = json == OrderedJson("min");
+      return is_min || json == OrderedJson("max");
+    };
+    (void)required(field, "min or max", is_so);
   }
   void exit_code(const Field& field, ExitCode& value) {
     std::uint64_t number = 0;
@@ -133,18 +126,18 @@ class Reader {
     value = static_cast<ExitCode>(number);
   }
   void document(const Field& field, std::string& value) {
-    const OrderedJson& found = required(field);
-    if (!found.is_object() && !found.is_null()) wrong(field, "an object or null", found);
+    const auto is_so = [](const OrderedJson& json) { return json.is_object() || json.is_null(); };
+    const OrderedJson& found = required(field, "an object or null", is_so);
     value = found.is_null() ? "" : json_text(found);
   }
   template <typename Item, typename Visit>
   void object(const Field& field, Item& item, Visit visit) {
-    read(required(field), prefix_ + field.name, item, visit);
+    const auto any = [](const OrderedJson&) { return true; };
+    read(required(field, "", any), prefix_ + field.name, item, visit);
   }
   template <typename Item, typename Visit>
   void objects(const Field& field, std::vector<Item>& items, Visit visit) {
-    const OrderedJson& found = required(field);
-    if (!found.is_array()) wrong(field, "a list", found);
+    const OrderedJson& found = required(field, "a list", &OrderedJson::is_array);
     items.clear();
     for (std::size_t i = 0; i < found.size(); ++i) {
       read(found[i], fmt::format("{}{}[{}]", prefix_, field.name, i), items.emplace_back(), visit);
@@ -165,9 +158,12 @@ class Reader {
                       .got = got,
                       .next = "qualify that node again: allocmark qualify --out DIR"});
   }
-  const OrderedJson& required(const Field& field) const {
+  // The field's value; rejects one that is not so.
+  template <typename IsSo>
+  const OrderedJson& required(const Field& field, const char* wanted, const IsSo& is_so) const {
     const auto found = object_.find(field.name);
     if (found == object_.end()) reject(prefix_ + field.name, "this key", "none");
+    if (!std::invoke(is_so, *found)) wrong(field, wanted, *found);
     return *found;
   }
   template <typename Item, typename Visit>
@@ -185,16 +181,13 @@ class Reader {
 }  // namespace
 
 std::string render_json_line(const TestResult& result) {
-  OrderedJson json = OrderedJson::object();
-  Writer writer(json);
-  fields::visit_test(writer, result);
-  return json_text(json);
+  return json_text(Writer::json_of(
+      result, [](Writer& writer, const auto& test) { fields::visit_test(writer, test); }));
 }
 
 std::string render_json(const Report& report) {
-  OrderedJson json = OrderedJson::object();
-  Writer writer(json);
-  fields::visit_report(writer, report);
+  const OrderedJson json = Writer::json_of(
+      report, [](Writer& writer, const auto& whole) { fields::visit_report(writer, whole); });
   return json_text(json, 1) + "\n";
 }
 

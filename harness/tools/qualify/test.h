@@ -50,4 +50,20 @@ struct TestEntry {
 // Processes that tests start: probes, monitors, workers. Not for the user.
 [[nodiscard]] std::span<const TestEntry> helpers();
 
+// The tests' entry points, for registry.cc.
+[[nodiscard]] TestAnswer run_preconditions(const TestContext& context);
+[[nodiscard]] TestAnswer run_capacity(const TestContext& context);
+[[nodiscard]] TestAnswer run_latency(const TestContext& context);
+[[nodiscard]] TestAnswer run_threads(const TestContext& context);
+[[nodiscard]] TestAnswer run_processes(const TestContext& context);
+[[nodiscard]] TestAnswer run_gpus(const TestContext& context);
+[[nodiscard]] TestAnswer run_integrity(const TestContext& context);
+[[nodiscard]] TestAnswer run_recovery(const TestContext& context);
+[[nodiscard]] TestAnswer run_leaks(const TestContext& context);
+[[nodiscard]] TestAnswer run_health(const TestContext& context);
+
+// Helpers: what the GPUs are; one of several processes that allocate at the same time.
+[[nodiscard]] TestAnswer run_devices(const TestContext& context);
+[[nodiscard]] TestAnswer run_pairs_worker(const TestContext& context);
+
 }  // namespace allocmark::qualify

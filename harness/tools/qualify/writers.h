@@ -1,5 +1,6 @@
-// A qualification report as text for people and CI: for a terminal, as JUnit XML, as one line. What
-// else collects reports is in exports.h. Each ends with a newline.
+// A qualification report as text for people and CI (writers.cc), and in the forms in which other
+// programs collect such things (exports.cc, which EXPORTS.md shows). Nothing here drains a node:
+// who collects decides. A report flows in, text flows out; each ends with a newline.
 #pragma once
 
 #include <string>
@@ -16,5 +17,15 @@ namespace allocmark::qualify {
 [[nodiscard]] std::string render_junit(const Report& report, Verdict fails_from = Verdict::Fail);
 // "FAIL gpu/leaks on cuda:3 0000:1b:00.0: ...": the worst first, since readers cut it.
 [[nodiscard]] std::string render_one_line(const Report& report);
+
+// Prometheus' text format, for the textfile collector of node_exporter: verdicts by test, figures
+// by threshold.
+[[nodiscard]] std::string render_prometheus(const Report& report);
+// NVSentinel's health events, one a line: one per test, healthy or not.
+[[nodiscard]] std::string render_nvsentinel(const Report& report);
+// One line of SuperBench's results-summary.jsonl: "allocmark-qualify/METRIC:GPU".
+[[nodiscard]] std::string render_superbench(const Report& report);
+// Shaped as what 'dcgmi diag --json' prints.
+[[nodiscard]] std::string render_dcgm(const Report& report);
 
 }  // namespace allocmark::qualify

@@ -16,7 +16,7 @@
 #include "harness/core/replay/device_work.h"
 #include "harness/core/replay/simcu_api.h"
 #include "harness/tools/qualify/latency_round.h"
-#include "harness/tools/qualify/tests.h"
+#include "harness/tools/qualify/test.h"
 #include "tests/catch.h"
 
 namespace allocmark::qualify {

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "base/input_file.h"
-#include "harness/tools/qualify/exports.h"
 #include "harness/tools/qualify/judge.h"
 #include "harness/tools/qualify/report_json.h"
 #include "harness/tools/qualify/writers.h"

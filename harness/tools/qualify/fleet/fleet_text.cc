@@ -91,12 +91,12 @@ std::string render_fleet_table(const Fleet& fleet) {
   }
   if (!text.empty()) text += "\n";
   for (const Kind& kind : fleet.kinds) {
-    text +=
-        fmt::format("{} in {}, driver {}, level {}: {} GPUs of {} nodes, {}\n",
-                    printable(kind.model), printable(kind.machine), printable(kind.driver),
-                    printable(kind.level), kind.gpu_count, kind.node_count,
-                    kind.is_compared ? fmt::format("compared by {} measures", kind.measure_count)
-                                     : std::string("too few to be compared"));
+    text += fmt::format(
+        "{} in {}, driver {}, level {}: {} GPUs of {} nodes, {}\n", printable(kind.key.model),
+        printable(kind.key.machine), printable(kind.key.driver), printable(kind.key.level),
+        kind.gpu_count, kind.node_count,
+        kind.is_compared ? fmt::format("compared by {} measures", kind.measure_count)
+                         : std::string("too few to be compared"));
   }
   text += fmt::format("outliers: {}\n\n{} nodes:", limits_text(), fleet.rows.size());
   for (const Action action : kActions) {
@@ -109,10 +109,10 @@ std::string render_fleet_table(const Fleet& fleet) {
 std::string render_fleet_json(const Fleet& fleet) {
   Json kinds = Json::array();
   for (const Kind& kind : fleet.kinds) {
-    kinds.push_back({{"model", kind.model},
-                     {"machine", kind.machine},
-                     {"driver", kind.driver},
-                     {"level", kind.level},
+    kinds.push_back({{"model", kind.key.model},
+                     {"machine", kind.key.machine},
+                     {"driver", kind.key.driver},
+                     {"level", kind.key.level},
                      {"gpu_count", kind.gpu_count},
                      {"node_count", kind.node_count},
                      {"measure_count", kind.measure_count},

@@ -9,8 +9,9 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include "base/json_text.h"
 #include "base/median.h"
-#include "harness/tools/qualify/fleet/kinds.h"
 
 namespace allocmark::fleet {
 namespace {
@@ -20,6 +21,19 @@ using qualify::GpuReport;
 using qualify::Verdict;
 
 constexpr const char* kAllLatencies = "latency, mean over all calls";
+
+KindKey kind_of(const qualify::Report& report, const GpuReport& gpu) {
+  std::string machine = report.node.machine_type;
+  if (machine.empty() && !report.environment.empty()) {
+    const auto environment = parse_json(report.environment);
+    const auto processor = environment.find("cpu_model");
+    if (processor != environment.end() && processor->is_string()) machine = *processor;
+  }
+  return {.model = gpu.facts.name,
+          .machine = machine,
+          .driver = report.node.driver_version,
+          .level = report.level};
+}
 
 struct Sample {
   NodeRow* row;
@@ -66,30 +80,19 @@ class Comparison {
   void finish() {
     for (const auto& [key, samples] : measures_) {
       const auto& [test, name, is_time] = key;
-      judge_measure(test + ", " + name, samples,
-                    {.warn_z = limits_.warn_z,
-                     .warn_factor = limits_.warn_factor,
-                     .fail_z = limits_.fail_z,
-                     .fail_factor = limits_.fail_factor});
+      judge_measure(test + ", " + name, samples, limits_.one);
       if (is_time) add_to_means(samples);
     }
     std::vector<Sample> means;
     for (const auto& [gpu, sum] : sums_) {
       means.push_back({sum.row, gpu, sum.distance / static_cast<double>(sum.count)});
     }
-    judge_measure(kAllLatencies, means,
-                  {.warn_z = limits_.all_warn_z,
-                   .warn_factor = limits_.all_warn_factor,
-                   .fail_z = limits_.all_fail_z,
-                   .fail_factor = limits_.all_fail_factor});
+    judge_measure(kAllLatencies, means, limits_.all);
   }
 
   [[nodiscard]] std::size_t measure_count() const { return measures_.size(); }
 
  private:
-  struct Bounds {
-    double warn_z, warn_factor, fail_z, fail_factor;
-  };
   struct Sum {
     NodeRow* row = nullptr;
     double distance = 0;
@@ -113,7 +116,7 @@ class Comparison {
   }
 
   void judge_measure(const std::string& name, const std::vector<Sample>& samples,
-                     const Bounds& bounds) const {
+                     const OutlierBounds& bounds) const {
     if (samples.size() < limits_.gpu_count_min) return;
     constexpr double kNormal = 1.4826;  // median distance to standard deviation, where normal
     const double middle = middle_of(samples);
@@ -164,10 +167,7 @@ std::vector<Kind> find_outliers(std::vector<NodeRow>& rows, const OutlierLimits&
     }
     const bool enough = all.size() >= limits.gpu_count_min;
     if (enough) comparison.finish();
-    kinds.push_back({.model = key.model,
-                     .machine = key.machine,
-                     .driver = key.driver,
-                     .level = key.level,
+    kinds.push_back({.key = key,
                      .gpu_count = all.size(),
                      .node_count = nodes.size(),
                      .measure_count = comparison.measure_count(),
@@ -189,9 +189,9 @@ std::string limits_text(const OutlierLimits& limits) {
       "calls of a GPU: z > {} and {} times, z > {} and {} times; z on a logarithmic scale, its "
       "unit "
       "1.4826 median distances, at least {:.0f} %; at least {} GPUs of a kind",
-      limits.warn_z, limits.warn_factor, limits.fail_z, limits.fail_factor, limits.all_warn_z,
-      limits.all_warn_factor, limits.all_fail_z, limits.all_fail_factor, limits.spread_min * 100,
-      limits.gpu_count_min);
+      limits.one.warn_z, limits.one.warn_factor, limits.one.fail_z, limits.one.fail_factor,
+      limits.all.warn_z, limits.all.warn_factor, limits.all.fail_z, limits.all.fail_factor,
+      limits.spread_min * 100, limits.gpu_count_min);
 }
 
 }  // namespace allocmark::fleet

@@ -2,6 +2,7 @@
 // out, into the rows. Pure: nothing is read or measured.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -13,18 +14,27 @@ namespace allocmark::fleet {
 // z is the distance from the median, on a logarithmic scale, in units of 1.4826 times the median
 // distance; that unit is taken for at least `spread_min`, so that machines that are nearly equal
 // are no outliers. A measure is beyond a limit where both z and the factor are.
+struct OutlierBounds {
+  double warn_z = 0, warn_factor = 0, fail_z = 0, fail_factor = 0;
+};
 struct OutlierLimits {
   double spread_min = 0.02;
-  double warn_z = 6, warn_factor = 1.5;  // of one measure
-  double fail_z = 12, fail_factor = 3;
-  double all_warn_z = 5, all_warn_factor = 1.1;  // of the mean over all latencies of a GPU
-  double all_fail_z = 10, all_fail_factor = 1.2;
+  OutlierBounds one{.warn_z = 6, .warn_factor = 1.5, .fail_z = 12, .fail_factor = 3};
+  // Of the mean over all latencies of a GPU.
+  OutlierBounds all{.warn_z = 5, .warn_factor = 1.1, .fail_z = 10, .fail_factor = 1.2};
   std::size_t gpu_count_min = 5;  // of a kind; fewer are not compared
 };
 
-// GPUs of one model, machine type, driver and level.
-struct Kind {
+// What makes two GPUs comparable: the same model in the same type of machine under the same driver,
+// looked at equally long. Where the system does not tell the type of machine, its processor stands
+// for it.
+struct KindKey {
   std::string model, machine, driver, level;
+  friend auto operator<=>(const KindKey&, const KindKey&) = default;
+};
+
+struct Kind {
+  KindKey key;
   std::size_t gpu_count = 0, node_count = 0, measure_count = 0;
   bool is_compared = false;
 };

@@ -1,5 +1,5 @@
-// The process that watches the GPUs while tests run (monitor.cc), from its parent's side. A
-// specification flows in; what it has seen flows out at the end.
+// The process that watches the GPUs while tests run, from its parent's side. A specification flows
+// in; what it has seen flows out at the end.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,6 @@
 #include "harness/tools/qualify/test.h"
 
 namespace allocmark::qualify {
-
-// What was seen on a GPU so far, by the names of facts.h's readings.
-struct GpuReadings {
-  int gpu = 0;
-  std::map<std::string, double> values = {};
-};
-
-// In its process: tells until nobody listens.
-void run_monitor(const TestSpec& spec, const Tell<GpuReadings>& tell);
 
 class MonitorProcess {
  public:
