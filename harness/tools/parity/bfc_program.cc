@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <functional>
 #include <optional>
@@ -139,10 +140,8 @@ std::string text_of(const AllocmarkBfcCounters& c) {
 constexpr std::uint64_t kCounterCount = sizeof(AllocmarkBfcCounters) / sizeof(std::int64_t);
 
 bool equal(const AllocmarkBfcCounters& a, const AllocmarkBfcCounters& b) {
-  return a.num_allocs == b.num_allocs && a.bytes_in_use == b.bytes_in_use &&
-         a.peak_bytes_in_use == b.peak_bytes_in_use &&
-         a.largest_alloc_size == b.largest_alloc_size && a.pool_bytes == b.pool_bytes &&
-         a.peak_pool_bytes == b.peak_pool_bytes;
+  using Values = std::array<std::int64_t, kCounterCount>;
+  return std::bit_cast<Values>(a) == std::bit_cast<Values>(b);
 }
 
 std::vector<AllocmarkBfcMapped> map_of(const bfc::Heap& heap) {
@@ -191,7 +190,7 @@ std::string text_of(std::optional<std::uint64_t> address, const AllocmarkBfcChun
 }
 
 // Room for the regions: as much as the limit, or less in some programs. Two ends need one region.
-std::uint64_t room_of(const BfcProgram& program, const HeapOptions& options) {
+std::uint64_t room_of(const PairProgram& program, const HeapOptions& options) {
   Random random(program.seed ^ kSourceSeed);
   const bool is_short = !options.spatial_partitioning && random.below(3) == 0;
   return is_short ? options.limit_bytes / 16 * random.between(4, 15) : options.limit_bytes;
@@ -199,7 +198,7 @@ std::uint64_t room_of(const BfcProgram& program, const HeapOptions& options) {
 
 class HeapPair {
  public:
-  HeapPair(const BfcProgram& program, const std::string& plugin_path)
+  HeapPair(const PairProgram& program, const std::string& plugin_path)
       : options_(bfc_options(program)),
         random_(program.seed),
         their_source_(program.seed, room_of(program, options_)),
@@ -208,10 +207,10 @@ class HeapPair {
         ours_(std::in_place, options_, our_source_),
         size_power_max_(std::bit_width(options_.limit_bytes) - random_.between(1, 8)),
         alignment_power_max_(random_.below(2) == 0 ? 6 : random_.between(8, 21)) {
-    result_.options = text_of(options_);
+    result_.setting = text_of(options_);
   }
 
-  BfcLiveResult run(std::uint64_t operation_count) {
+  PairResult run(std::uint64_t operation_count) {
     while (result_.operation.empty() && !result_.has_ended &&
            result_.operation_count < operation_count) {
       act();
@@ -254,12 +253,11 @@ class HeapPair {
                    .requested_bytes = chunk.requested_bytes,
                    .allocation_id = chunk.allocation_id};
     }
-    const bool is_equal = their == our && their_chunk.size_bytes == our_chunk.size_bytes &&
-                          their_chunk.requested_bytes == our_chunk.requested_bytes &&
-                          their_chunk.allocation_id == our_chunk.allocation_id;
-    if (!is_equal) return differs(text_of(their, their_chunk), text_of(our, our_chunk));
+    std::string theirs = text_of(their, their_chunk);
+    std::string ours = text_of(our, our_chunk);
+    if (theirs != ours) return differs(std::move(theirs), std::move(ours));
     if (our) live_.push_back(*our);
-    ++(our ? result_.block_count : result_.refusal_count);
+    ++result_.counts[our ? "blocks" : "refusals"];
   }
 
   std::uint64_t freed_before() {
@@ -312,7 +310,7 @@ class HeapPair {
 
   void compare_state() {
     if (result_.operation_count % kMapInterval == 0) compare_maps();
-    result_.counter_count += kCounterCount;
+    result_.counts["counters"] += kCounterCount;
     const AllocmarkBfcCounters their = theirs_->counters();
     const AllocmarkBfcCounters our = counters_of(*ours_);
     if (!equal(their, our)) return differs(text_of(their), text_of(our));
@@ -323,7 +321,7 @@ class HeapPair {
   void compare_maps() {
     const std::vector<AllocmarkBfcMapped> their = theirs_->map();
     const std::vector<AllocmarkBfcMapped> our = map_of(*ours_);
-    result_.chunk_count += our.size();
+    result_.counts["chunks"] += our.size();
     for (std::size_t index = 0; index < std::max(their.size(), our.size()); ++index) {
       const std::string theirs = index < their.size() ? text_of(their[index]) : "no chunk";
       const std::string ours = index < our.size() ? text_of(our[index]) : "no chunk";
@@ -332,8 +330,8 @@ class HeapPair {
   }
 
   void finish() {
-    result_.region_count = ours_->region_count();
-    result_.collected_count = ours_->collected_count();
+    result_.counts["regions"] = ours_->region_count();
+    result_.counts["collected"] = ours_->collected_count();
     if (!result_.operation.empty() || result_.has_ended) return;
     operation_ = "end";
     theirs_.reset();
@@ -343,9 +341,7 @@ class HeapPair {
   }
 
   void differs(std::string theirs, std::string ours) {
-    result_.operation = operation_;
-    result_.theirs = std::move(theirs);
-    result_.ours = std::move(ours);
+    result_.differs(operation_, std::move(theirs), std::move(ours));
   }
 
   HeapOptions options_;
@@ -359,12 +355,12 @@ class HeapPair {
   std::vector<std::uint64_t> live_;
   std::uint64_t free_count_ = 0;
   std::string operation_;
-  BfcLiveResult result_;
+  PairResult result_;
 };
 
 }  // namespace
 
-HeapOptions bfc_options(const BfcProgram& program) {
+HeapOptions bfc_options(const PairProgram& program) {
   Random random(program.seed ^ kOptionsSeed);
   HeapOptions options = bfc::rules_of(program.rules);
   options.allow_growth = random.below(2) == 0;
@@ -387,7 +383,7 @@ HeapOptions bfc_options(const BfcProgram& program) {
   return options;
 }
 
-BfcLiveResult compare_bfc(const BfcProgram& program, const std::string& plugin_path) {
+PairResult compare_bfc(const PairProgram& program, const std::string& plugin_path) {
   return HeapPair(program, plugin_path).run(program.operation_count);
 }
 

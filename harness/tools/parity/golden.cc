@@ -3,7 +3,6 @@
 #include <unordered_map>
 
 #include <fmt/format.h>
-#include "allocators/caching/release.h"
 #include "base/error.h"
 #include "base/number_text.h"
 

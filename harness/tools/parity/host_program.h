@@ -3,80 +3,211 @@
 // nothing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include <fmt/format.h>
+#include "allocators/caching/config.h"
+#include "allocators/caching/release.h"
 #include "allocators/host_caching/counting_driver.h"
 #include "allocators/host_caching/host_cache.h"
+#include "base/random.h"
+#include "harness/tools/parity/pair_program.h"
 
 namespace allocmark {
 
-// The other cache, on a machine of its own. HostCache's functions by name.
-struct OtherHostCache {
-  host_caching::CountingDriver* driver = nullptr;
-  std::function<host_caching::PinnedBlock(std::uint64_t size_bytes)> allocate;
-  std::function<bool(host_caching::Address, host_caching::Stream)> use;
-  std::function<void(host_caching::Address)> deallocate;
-  std::function<void()> empty_cache;
-  std::function<void()> background_pass;
-  std::function<void(std::uint64_t pool)> begin_capture;
-  std::function<void()> end_capture;
-  std::function<void(std::uint64_t pool)> release_pool;
-  std::function<void()> reset_peak;
-  std::function<void()> reset_accumulated;
-  std::function<host_caching::HostStatistics()> statistics;
-  std::function<std::string(const std::string& conf)> change;  // PyTorch's text where refused
-};
-
-// The functions of a cache that has them all but `change`.
-template <typename Cache>
-[[nodiscard]] OtherHostCache other_cache(Cache& cache, host_caching::CountingDriver& driver) {
-  return {.driver = &driver,
-          .allocate = [&](std::uint64_t size_bytes) { return cache.allocate(size_bytes); },
-          .use = [&](host_caching::Address address,
-                     host_caching::Stream stream) { return cache.use(address, stream); },
-          .deallocate = [&](host_caching::Address address) { cache.deallocate(address); },
-          .empty_cache = [&] { cache.empty_cache(); },
-          .background_pass = [&] { cache.background_pass(); },
-          .begin_capture = [&](std::uint64_t pool) { cache.begin_capture(pool); },
-          .end_capture = [&] { cache.end_capture(); },
-          .release_pool = [&](std::uint64_t pool) { cache.release_pool(pool); },
-          .reset_peak = [&] { cache.reset_peak(); },
-          .reset_accumulated = [&] { cache.reset_accumulated(); },
-          .statistics = [&] { return cache.statistics(); },
-          .change = {}};
-}
-
-struct HostProgram {
-  std::uint64_t seed = 1;
-  std::uint64_t operation_count = 0;
-  std::string pytorch;  // the release, as "2.13.0"
-};
-
-// How it went, up to the first difference.
-struct HostLiveResult {
-  std::string conf;  // at the start
-  std::uint64_t operation_count = 0;
-  std::uint64_t block_count = 0;    // requests that got one
-  std::uint64_t reused_count = 0;   // of these, blocks that were pinned before
-  std::uint64_t refusal_count = 0;  // requests that the machine had no memory for
-  std::uint64_t capture_count = 0;
-  std::uint64_t change_count = 0;   // of settings
-  std::uint64_t counter_count = 0;  // values compared
-  std::string operation;            // the one that differs; empty where none does
-  std::string theirs;
-  std::string ours;
-};
-
+[[nodiscard]] const caching::Rules& host_rules(const PairProgram& program);
 // A config string for a program, from its seed: random values of the keys for pinned memory that
 // the release knows, often none.
-[[nodiscard]] std::string host_conf(const HostProgram& program);
+[[nodiscard]] std::string host_conf(const PairProgram& program);
+[[nodiscard]] std::string random_host_conf(Random& random, const caching::Rules& rules);
 // Bytes that both machines can pin, from the seed.
-[[nodiscard]] std::uint64_t host_room_bytes(const HostProgram& program);
+[[nodiscard]] std::uint64_t host_room_bytes(const PairProgram& program);
+// Sizes around powers of two, small ones as often as large ones, and others between.
+[[nodiscard]] std::uint64_t random_host_size(Random& random);
+// "allocation.current=3 ...": those that the other has otherwise.
+[[nodiscard]] std::string counters_not_in(const host_caching::HostStatistics& from,
+                                          const host_caching::HostStatistics& other);
+
+// Other: a cache with HostCache's functions, and `change`, which answers as PyTorch does.
+template <typename Other>
+class CachePair {
+ public:
+  CachePair(const PairProgram& program, Other& other, host_caching::CountingDriver& other_driver)
+      : random_(program.seed),
+        rules_(host_rules(program)),
+        other_(other),
+        other_driver_(other_driver),
+        driver_(host_room_bytes(program)),
+        settings_(caching::parse_strict(host_conf(program), rules_).settings),
+        ours_(driver_, settings_) {
+    result_.setting = fmt::format("conf '{}'", host_conf(program));
+  }
+
+  PairResult run(std::uint64_t operation_count) {
+    while (result_.operation.empty() && result_.operation_count < operation_count) {
+      operation_.clear();
+      act();
+      if (operation_.empty()) continue;
+      ++result_.operation_count;
+      if (result_.operation.empty()) compare_counters();
+    }
+    return std::move(result_);
+  }
+
+ private:
+  struct Live {
+    host_caching::Address address = 0;
+    std::uint64_t size_bytes = 0;
+  };
+
+  // One random operation; leaves operation_ empty where the one that was drawn does not apply.
+  void act() {
+    const std::uint64_t kind = random_.below(1000);
+    // Programs fill the machine and empty it again.
+    const std::uint64_t allocations = result_.operation_count / 512 % 2 == 0 ? 480 : 300;
+    if (kind < allocations) return allocate();
+    if (kind < 600) return use();
+    if (kind < 860) return deallocate();
+    if (kind < 930) return hold_or_release();
+    if (kind < 960) {
+      return both("pass of the background thread", [](auto& cache) { cache.background_pass(); });
+    }
+    if (kind < 975) return capture();
+    if (kind < 985) return both("empty_cache", [](auto& cache) { cache.empty_cache(); });
+    if (kind < 990) return both("reset_peak", [](auto& cache) { cache.reset_peak(); });
+    if (kind < 995) {
+      return both("reset_accumulated", [](auto& cache) { cache.reset_accumulated(); });
+    }
+    change();
+  }
+
+  template <typename Call>
+  void both(std::string operation, Call call) {
+    operation_ = std::move(operation);
+    call(other_);
+    call(ours_);
+  }
+
+  void allocate() {
+    const std::uint64_t size_bytes = random_host_size(random_);
+    operation_ = fmt::format("allocate {} bytes", size_bytes);
+    const std::uint64_t pin_calls = driver_.pin_calls();
+    const host_caching::PinnedBlock theirs = other_.allocate(size_bytes);
+    const host_caching::PinnedBlock ours = ours_.allocate(size_bytes);
+    if (theirs.address != ours.address || theirs.size_bytes != ours.size_bytes) {
+      return differs(fmt::format("{} bytes at {:#x}", theirs.size_bytes, theirs.address),
+                     fmt::format("{} bytes at {:#x}", ours.size_bytes, ours.address));
+    }
+    if (ours.address == 0) {
+      result_.counts["refusals"] += size_bytes > 0 ? 1 : 0;
+      return;
+    }
+    ++result_.counts["blocks"];
+    result_.counts["reused"] += driver_.pin_calls() == pin_calls ? 1 : 0;
+    live_.push_back({.address = ours.address, .size_bytes = size_bytes});
+  }
+
+  void use() {
+    const bool is_known = random_.below(50) != 0;
+    if (is_known && live_.empty()) return;
+    const host_caching::Address address = is_known ? live_[random_.below(live_.size())].address : 1;
+    const host_caching::Stream stream = random_.below(kStreamCount);
+    operation_ = fmt::format("use {:#x} on stream {}", address, stream);
+    const bool theirs = other_.use(address, stream);
+    const bool ours = ours_.use(address, stream);
+    if (theirs != ours) differs(theirs ? "known" : "unknown", ours ? "known" : "unknown");
+  }
+
+  void deallocate() {
+    if (live_.empty()) return;
+    const std::size_t index = random_.below(live_.size());
+    const Live block = live_[index];
+    live_[index] = live_.back();
+    live_.pop_back();
+    both(fmt::format("deallocate {:#x} of {} bytes", block.address, block.size_bytes),
+         [&](auto& cache) { cache.deallocate(block.address); });
+  }
+
+  // A stream that is held finishes nothing.
+  void hold_or_release() {
+    const host_caching::Stream stream = random_.below(kStreamCount);
+    const bool holds = random_.below(2) == 0;
+    operation_ = fmt::format("{} stream {}", holds ? "hold" : "release", stream);
+    for (host_caching::CountingDriver* const driver : {&other_driver_, &driver_}) {
+      holds ? driver->hold(stream) : driver->release(stream);
+    }
+  }
+
+  void capture() {
+    if (rules_.minor < kFirstMinorWithPools) return;
+    if (capturing_ != 0) {
+      capturing_ = 0;
+      return both("end_capture", [](auto& cache) { cache.end_capture(); });
+    }
+    const bool releases = !pools_.empty() && random_.below(3) == 0;
+    if (releases) {
+      const std::uint64_t pool = pools_.back();
+      pools_.pop_back();
+      return both(fmt::format("release_pool {}", pool),
+                  [&](auto& cache) { cache.release_pool(pool); });
+    }
+    const bool again = !pools_.empty() && random_.below(4) == 0;
+    capturing_ = again ? pools_[random_.below(pools_.size())] : ++last_pool_;
+    // A pool that captures share is released as often as it was begun.
+    pools_.push_back(capturing_);
+    ++result_.counts["captures"];
+    both(fmt::format("begin_capture into pool {}", capturing_),
+         [&](auto& cache) { cache.begin_capture(capturing_); });
+  }
+
+  void change() {
+    const std::string conf = random_host_conf(random_, rules_);
+    operation_ = fmt::format("change settings to '{}'", conf);
+    ++result_.counts["changes"];
+    const std::string theirs = other_.change(conf);
+    const std::string ours = caching::change_like_pytorch(settings_, conf);
+    ours_.change(settings_);
+    if (theirs != ours) differs(theirs, ours);
+  }
+
+  void compare_counters() {
+    const host_caching::HostStatistics theirs = other_.statistics();
+    const host_caching::HostStatistics ours = ours_.statistics();
+    result_.counts["counters"] += ours.size();
+    if (theirs != ours) differs(counters_not_in(theirs, ours), counters_not_in(ours, theirs));
+  }
+
+  void differs(std::string theirs, std::string ours) {
+    result_.differs(operation_, std::move(theirs), std::move(ours));
+  }
+
+  static constexpr std::uint64_t kStreamCount = 3;
+  static constexpr int kFirstMinorWithPools = 11;
+
+  Random random_;
+  const caching::Rules& rules_;
+  Other& other_;
+  host_caching::CountingDriver& other_driver_;
+  host_caching::CountingDriver driver_;
+  caching::Settings settings_;
+  host_caching::HostCache ours_;
+  std::vector<Live> live_{};
+  std::vector<std::uint64_t> pools_{};  // that are not released, one entry per capture into them
+  std::uint64_t capturing_ = 0;
+  std::uint64_t last_pool_ = 0;
+  std::string operation_{};
+  PairResult result_{};
+};
 
 // The other cache must be new, with the settings host_conf(), on a machine with that room.
-[[nodiscard]] HostLiveResult compare_host_caches(const HostProgram& program,
-                                                 const OtherHostCache& other);
+template <typename Other>
+[[nodiscard]] PairResult compare_host_caches(const PairProgram& program, Other& other,
+                                             host_caching::CountingDriver& other_driver) {
+  return CachePair<Other>(program, other, other_driver).run(program.operation_count);
+}
 
 }  // namespace allocmark

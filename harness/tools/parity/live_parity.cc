@@ -5,11 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <csignal>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
 #include "base/own_process.h"

@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <iterator>
-#include <memory>
 #include <unordered_map>
 
 #include "allocators/caching/allocator.h"
 #include "allocators/caching/async_allocator.h"
 #include "allocators/caching/config.h"
 #include "base/error.h"
-#include "harness/tools/parity/parity_driver.h"
 #include "harness/tools/parity/parity_text.h"
+#include "harness/tools/parity/program.h"
 
 namespace allocmark::caching {
 namespace {
@@ -215,28 +214,24 @@ class Replay {
   bool diverged_ = false;
 };
 
-struct RecordedConf {
-  std::string_view name;
-  std::string_view conf;
-};
-
-constexpr RecordedConf kRecordedConfs[] = {
-    {"C00", ""},
-    {"C01", "max_split_size_mb:32"},
-    {"C02", "max_split_size_mb:128"},
-    {"C03", "max_split_size_mb:512"},
-    {"C04", "garbage_collection_threshold:0.6"},
-    {"C05", "max_split_size_mb:128,garbage_collection_threshold:0.8"},
-    {"C06", "roundup_power2_divisions:4"},
-    {"C07", "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]"},
-    {"C08", "max_split_size_mb:64,max_non_split_rounding_mb:128"},
-    {"C09", "expandable_segments:True"},
-    {"C10", "expandable_segments:True,garbage_collection_threshold:0.7"},
-    {"C11", "expandable_segments:True,max_split_size_mb:128"},
-    {"C12", "roundup_power2_divisions:8,max_split_size_mb:256,garbage_collection_threshold:0.9"},
-    {"C13", "backend:cudaMallocAsync"},
-    {"C14", "large_segment_size_mb:64"},
-    {"C15", "release_lock_on_cudamalloc:True"},
+// C00, C01 and so on.
+constexpr std::string_view kRecordedConfs[] = {
+    "",
+    "max_split_size_mb:32",
+    "max_split_size_mb:128",
+    "max_split_size_mb:512",
+    "garbage_collection_threshold:0.6",
+    "max_split_size_mb:128,garbage_collection_threshold:0.8",
+    "roundup_power2_divisions:4",
+    "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]",
+    "max_split_size_mb:64,max_non_split_rounding_mb:128",
+    "expandable_segments:True",
+    "expandable_segments:True,garbage_collection_threshold:0.7",
+    "expandable_segments:True,max_split_size_mb:128",
+    "roundup_power2_divisions:8,max_split_size_mb:256,garbage_collection_threshold:0.9",
+    "backend:cudaMallocAsync",
+    "large_segment_size_mb:64",
+    "release_lock_on_cudamalloc:True",
 };
 
 void check_belong_together(std::span<const allocmark::Event> trace, const Golden& golden) {
@@ -268,10 +263,10 @@ void check_belong_together(std::span<const allocmark::Event> trace, const Golden
 }  // namespace
 
 std::optional<std::string_view> golden_conf(std::string_view name) {
-  const auto begins = [&](const RecordedConf& entry) { return name.starts_with(entry.name); };
-  const auto* found = std::ranges::find_if(kRecordedConfs, begins);
-  if (found == std::end(kRecordedConfs)) return std::nullopt;
-  return found->conf;
+  for (std::size_t i = 0; i < std::size(kRecordedConfs); ++i) {
+    if (name.starts_with(fmt::format("C{:02}", i))) return kRecordedConfs[i];
+  }
+  return std::nullopt;
 }
 
 ParityReport compare_with_golden(std::span<const allocmark::Event> trace, const Golden& golden,
@@ -287,18 +282,32 @@ ParityReport compare_with_golden(std::span<const allocmark::Event> trace, const 
                       .got = "'" + std::string(conf) + "' " + config.error,
                       .next = "give the string the golden was recorded with"});
   }
-  ParityDriver recorded(golden);
-  return Replay(trace, golden, config.settings, device != nullptr ? *device : recorded,
-                device != nullptr)
-      .run();
+  const bool relative = device != nullptr;
+  const std::unique_ptr<ParityDevice> recorded = relative ? nullptr : make_recorded_device(golden);
+  return Replay(trace, golden, config.settings, relative ? *device : *recorded, relative).run();
 }
 
-std::string describe(const ParityReport& report) {
+std::vector<allocmark::Event> parity_events(EventSource& source) {
+  std::vector<allocmark::Event> events;
+  for (auto batch = source.next(); !batch.empty(); batch = source.next()) {
+    for (const allocmark::Event& event : batch) {
+      if (!is_of_program(event.kind) || is_of_pool(event.kind)) {
+        throw UsageError({.what = "the trace has kernels, host time or private pools, which "
+                                  "goldens know nothing of",
+                          .wanted = "a recorded trace"});
+      }
+      events.push_back(event);
+    }
+  }
+  return events;
+}
+
+std::string describe(const ParityReport& report, bool with_state) {
   if (!report.first) return {};
   const ParityMismatch& first = *report.first;
-  return fmt::format("operation {} ({}): {} differs\n  PyTorch: {}\n  ours:    {}\n{}",
+  return fmt::format("  operation {} ({}): {} differs\n    PyTorch: {}\n    ours:    {}\n{}",
                      first.operation, first.request, first.what, first.golden, first.ours,
-                     first.state);
+                     with_state ? first.state : "");
 }
 
 }  // namespace allocmark::caching

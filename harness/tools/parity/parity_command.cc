@@ -1,9 +1,6 @@
 // 'allocmark parity TRACE GOLDEN...': replays the trace on the caching allocator with the golden's
 // recorded addresses as the device's answers, and says where it decides otherwise than PyTorch did.
 // Checks; times nothing.
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -14,10 +11,10 @@
 #include <fmt/format.h>
 #include "allocators/conf/conf.h"
 #include "base/error.h"
+#include "harness/shell/options.h"
 #include "harness/shell/registry.h"
 #include "harness/tools/parity/golden.h"
 #include "harness/tools/parity/parity.h"
-#include "harness/tools/parity/parity_device.h"
 #include "harness/tools/parity/parity_input.h"
 
 namespace allocmark {
@@ -63,7 +60,7 @@ caching::ParityReport compare_file(const ParityCommand& command,
   if (!command.pytorch.empty())
     golden.rules = &caching::require_rules(command.pytorch, "--pytorch");
   const std::unique_ptr<caching::ParityDevice> device =
-      command.device_addresses ? make_parity_device() : nullptr;
+      command.device_addresses ? caching::make_simulated_device() : nullptr;
   return caching::compare_with_golden(operations, golden, conf_of(command, name, golden),
                                       device.get());
 }
@@ -73,27 +70,17 @@ void print_cell(const std::string& name, const caching::ParityReport& report, bo
   fmt::print("{}: {} of {} decisions equal ({} placements, {} failures, {} counters)\n", name,
              report.decision_count - report.mismatch_count, report.decision_count,
              report.placement_count, report.failure_count, report.counter_count);
-  if (!report.first.has_value()) {
-    return;
-  }
-  const caching::ParityMismatch& first = *report.first;
-  fmt::print("  operation {} ({}): {} differs\n    PyTorch: {}\n    ours:    {}\n{}",
-             first.operation, first.request, first.what, first.golden, first.ours,
-             with_state ? first.state : "");
+  fmt::print("{}", caching::describe(report, with_state));
 }
 
 void add_parity(CLI::App* app, ParityCommand* command) {
-  app->add_option(
-         "trace", command->trace,
-         "Trace file or workload that the goldens were recorded with; 'random' with --live")
-      ->required()
-      ->type_name("TRACE");
-  app->add_option("goldens", command->goldens,
-                  "Recorded answers of PyTorch's allocator: files, folders or tar archives")
-      ->type_name("GOLDEN");
-  app->add_option("-c,--conf", command->conf,
-                  "Config string of the goldens [from their names], or of the live comparison")
-      ->type_name("C");
+  add_value(app, "trace", command->trace, "TRACE",
+            "Trace file or workload that the goldens were recorded with; 'random' with --live")
+      ->required();
+  add_value(app, "goldens", command->goldens, "GOLDEN",
+            "Recorded answers of PyTorch's allocator: files, folders or tar archives");
+  add_value(app, "-c,--conf", command->conf, "C",
+            "Config string of the goldens [from their names], or of the live comparison");
   app->add_flag("--device-addresses", command->device_addresses,
                 "Let the simulated device choose addresses instead of the golden");
   app->add_flag("--verbose", command->verbose, "Print a line for every golden");
@@ -101,27 +88,19 @@ void add_parity(CLI::App* app, ParityCommand* command) {
                 "Compare with PyTorch's own allocator (backend torch), now, on simulated devices");
   app->add_flag("--host", command->host,
                 "With --live: compare the cache of pinned host memory, by random operations");
-  app->add_option("--bfc", command->bfc,
-                  "With --live: compare the heap of bfc@R with the original, by random operations")
-      ->check(CLI::IsMember({"tf2.21", "xla-2026-09"}))
-      ->type_name("R");
-  app->add_option("--seed", command->seed, "Seed of the first random program")->type_name("N");
-  app->add_option("--operations", command->operation_count, "Random operations in all")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000'000}))
-      ->capture_default_str()
-      ->type_name("N");
-  app->add_option("--answers", command->answers,
-                  "With --live: print this allocator's answers to the program; compare nothing")
-      ->type_name("A");
-  app->add_option(
-         "--pytorch", command->pytorch,
-         "Release of PyTorch: 2.13 for goldens [what they say], 2.13.0 with --live [torch's]")
-      ->type_name("V");
-  app->add_option("--limit", command->limit, "Memory limit of a live trace, as 2GiB [none]")
-      ->type_name("SIZE");
-  app->add_option("--save", command->save_folder,
-                  "Folder for the shortest random programs that differ")
-      ->type_name("DIR");
+  add_value(app, "--bfc", command->bfc, "R",
+            "With --live: compare the heap of bfc@R with the original, by random operations")
+      ->check(CLI::IsMember({"tf2.21", "xla-2026-09"}));
+  add_value(app, "--seed", command->seed, "N", "Seed of the first random program");
+  add_default(app, "--operations", command->operation_count, "N", "Random operations in all")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000'000}));
+  add_value(app, "--answers", command->answers, "A",
+            "With --live: print this allocator's answers to the program; compare nothing");
+  add_value(app, "--pytorch", command->pytorch, "V",
+            "Release of PyTorch: 2.13 for goldens [what they say], 2.13.0 with --live [torch's]");
+  add_value(app, "--limit", command->limit, "SIZE", "Memory limit of a live trace, as 2GiB [none]");
+  add_value(app, "--save", command->save_folder, "DIR",
+            "Folder for the shortest random programs that differ");
 }
 
 ExitCode run_parity(const ParityCommand& command) {

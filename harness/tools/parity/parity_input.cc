@@ -5,7 +5,6 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "harness/tools/parity/parity_trace.h"
 #include "workloads/trace/byte_stream.h"
 #include "workloads/trace_tools.h"
 
@@ -31,7 +30,7 @@ bool is_tar(const std::string& path) {
 }  // namespace
 
 std::vector<Event> read_operations(const std::string& trace) {
-  return parity_events(*open_path_or_workload(trace, 0));
+  return caching::parity_events(*open_path_or_workload(trace, 0));
 }
 
 std::vector<ArchiveFile> read_goldens(const std::string& path) {

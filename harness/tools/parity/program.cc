@@ -1,121 +1,18 @@
-// Makes, writes and reads programs; see program.h.
+// Writes and reads programs; see program.h.
 #include "harness/tools/parity/program.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <iterator>
-#include <string>
-#include <string_view>
 #include <utility>
 
-#include "allocators/caching/config.h"
-#include "base/bytes.h"
 #include "base/error.h"
 #include "base/number_text.h"
-#include "base/random.h"
-#include "harness/tools/parity/pool_steps.h"
 #include "workloads/trace/event_names.h"
 #include "workloads/trace/trace_row.h"
 
 namespace allocmark::caching {
 namespace {
-
-// Segment sizes are even, because they outlive a change of config and expandable segments need
-// that.
-constexpr std::array kConfs = {
-    "",
-    "max_split_size_mb:20",
-    "max_split_size_mb:32,max_non_split_rounding_mb:40",
-    "garbage_collection_threshold:0.5",
-    "max_split_size_mb:24,garbage_collection_threshold:0.3",
-    "roundup_power2_divisions:4",
-    "roundup_power2_divisions:[1:2,4:8,>:16],max_split_size_mb:64",
-    "expandable_segments:True",
-    "expandable_segments:True,garbage_collection_threshold:0.4",
-    "expandable_segments:True,max_split_size_mb:24",
-    "large_segment_size_mb:34,max_split_size_mb:40",
-    "large_segment_size_mb:48,expandable_segments:True,roundup_power2_divisions:8",
-    "expandable_segments:True,large_segment_size_mb:12,max_split_size_mb:16,garbage_collection_"
-    "threshold:0.7"};
-
-// Keys that the algorithm does not know, or that matter only when the program starts.
-constexpr const char* kAsyncBackend = "backend:cudaMallocAsync";
-constexpr std::array kFurtherConfs = {
-    kAsyncBackend,
-    "release_lock_on_cudamalloc:True,max_split_size_mb:40",
-    "per_process_memory_fraction:0.6",
-    "per_process_memory_fraction:0.5,garbage_collection_threshold:0.6,expandable_segments:True",
-    "roundup_power2_divisions:[>:4],backend:native",
-    "graph_capture_record_stream_reuse:True,pinned_use_background_threads:True",
-    "pinned_use_cuda_host_register:True,pinned_num_register_threads:4,pinned_reserve_segment_size_"
-    "mb:2",
-    "max_split_size_mb:17592186044415,max_non_split_rounding_mb:64"};
-
-// With keys that came after 2.11.
-constexpr std::array kNewerConfs = {
-    "per_process_memory_fraction:0.5,throw_on_cudamalloc_oom:True",
-    "throw_on_cudamalloc_oom:True,expandable_segments:True",
-    "pinned_free_catch_all:True,max_split_size_mb:24",
-    "pinned_max_round_threshold_mb:4,pinned_max_cached_size_mb:64,roundup_power2_divisions:4",
-    "expandable_segments:True,expandable_segments_reserve:0.02",
-    "expandable_segments_reserve:1G,expandable_segments:True,max_split_size_mb:32",
-    "expandable_segments:True,expandable_segments_reserve:nonsense",
-    "expandable_segments_reserve_by_class:[a:0.5,b:40G],expandable_segments:True"};
-
-std::uint64_t random_size(Random& random) {
-  switch (random.below(8)) {
-    case 0:
-      return random.between(1, 600);
-    case 1:
-    case 2:
-      return random.between(1, kMiB);
-    case 3:
-      return 512 * random.between(1, 16);
-    case 4:
-      return random.between(kMiB, 10 * kMiB);
-    case 5:
-      return kMiB * random.between(1, 24);
-    case 6:
-      return std::uint64_t{1} << random.between(9, 25);
-    default:
-      return random.between(8 * kMiB, 70 * kMiB);
-  }
-}
-
-// What a program's config strings are taken from.
-struct Confs {
-  ProgramVariety variety;
-  const Rules& rules;
-
-  // The backend `torch` starts with strictly read strings only.
-  [[nodiscard]] std::string at_start(Random& random) const {
-    while (true) {
-      std::string conf = draw(random);
-      if (!parse_strict(conf, rules).error) return conf;
-    }
-  }
-
-  // What PyTorch takes. The backend is chosen once per process.
-  [[nodiscard]] std::string at_run_time(Random& random) const {
-    while (true) {
-      std::string conf = draw(random);
-      if (!conf.starts_with(kAsyncBackend) && parse_pytorch(conf, rules).accepted()) return conf;
-    }
-  }
-
- private:
-  [[nodiscard]] std::string draw(Random& random) const {
-    const bool further = variety == ProgramVariety::AllConfs && random.below(4) == 0;
-    if (!further) return kConfs[random.below(kConfs.size())];
-    // Releases up to the one that goldens were recorded with keep their programs.
-    const std::size_t count =
-        kFurtherConfs.size() + (rules.minor > kRecordedMinor ? kNewerConfs.size() : 0);
-    const std::size_t at = random.below(count);
-    return at < kFurtherConfs.size() ? kFurtherConfs[at] : kNewerConfs[at - kFurtherConfs.size()];
-  }
-};
 
 std::string with(std::string_view text, char from, char to) {
   std::string changed(text);
@@ -156,64 +53,6 @@ void read_mark(std::string_view text, std::uint64_t line, Program& program, bool
 }
 
 }  // namespace
-
-Program make_program(std::uint64_t seed, std::size_t step_count, ProgramVariety variety,
-                     const Rules& rules) {
-  const Confs confs{variety, rules};
-  Random random(seed);
-  Program program{.rules = &rules, .conf = confs.at_start(random)};
-  program.capacity_bytes = random.between(100, 640) * kMiB;
-  const auto streams = static_cast<std::uint32_t>(random.between(1, 3));
-  // Mostly small heaps, which reach more different states; now and then one that fills several
-  // chunks of a set.
-  const std::uint64_t live_max =
-      random.below(16) == 0 ? random.between(200, 600) : random.between(4, 60);
-  const bool reconfigures = random.below(4) == 0 && !program.conf.starts_with(kAsyncBackend);
-  std::vector<std::uint64_t> live;
-  std::uint64_t id = 0;
-  if (random.below(2) == 0) {
-    program.change({.conf = {}, .limit_bytes = random.between(60, 400) * kMiB});
-  }
-  const bool has_pools = variety == ProgramVariety::AllConfs && seed % 2 == 1 &&
-                         !program.conf.starts_with(kAsyncBackend);
-  PoolSteps pools(seed, rules, streams);
-  while (program.events.size() < step_count) {
-    if (has_pools) pools.add(program.events);
-    const std::uint64_t kind = random.below(1000);
-    const auto stream = static_cast<std::uint32_t>(random.below(streams));
-    if (kind < 3) {
-      program.events.push_back({.kind = EventKind::Trim});
-    } else if (kind < 10) {
-      program.events.push_back({.stream = stream, .kind = EventKind::Busy});
-    } else if (kind < 20) {
-      program.events.push_back({.kind = EventKind::Sync});
-    } else if (kind < 22 && reconfigures) {
-      program.change({.conf = confs.at_run_time(random), .limit_bytes = {}});
-    } else if (kind < 24 && reconfigures) {
-      const std::uint64_t limit = random.below(3) == 0 ? 0 : random.between(60, 400) * kMiB;
-      program.change({.conf = {}, .limit_bytes = limit});
-    } else if (kind < 80 && !live.empty()) {
-      program.events.push_back(
-          {.id = live[random.below(live.size())], .stream = stream, .kind = EventKind::Record});
-      pools.note_record(program.events.back().id);
-    } else if (live.size() < live_max && (live.empty() || random.below(100) < 55)) {
-      program.events.push_back({.id = ++id,
-                                .size_bytes = random_size(random),
-                                .stream = stream,
-                                .kind = EventKind::Alloc});
-      live.push_back(id);
-    } else {
-      std::swap(live[random.below(live.size())], live.back());
-      if (!pools.may_free(live.back())) {
-        program.events.push_back({.kind = EventKind::Sync});
-        continue;
-      }
-      program.events.push_back({.id = live.back(), .kind = EventKind::Free});
-      live.pop_back();
-    }
-  }
-  return program;
-}
 
 void Program::change(Change change) {
   events.push_back({.id = changes.size(), .kind = EventKind::Mark});

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "harness/tools/parity/parity_trace.h"
 #include "tests/allocators/caching/golden_files.h"
 #include "tests/catch.h"
 #include "workloads/open_workload.h"
@@ -25,7 +24,7 @@ constexpr const char* kPrograms[] = {
     "llama_lora_varlen_accum"};
 
 std::vector<allocmark::Event> read_trace(const std::string& program) {
-  return parity_events(*open_workload(program, 0));
+  return caching::parity_events(*open_workload(program, 0));
 }
 
 // What a set of goldens came to.

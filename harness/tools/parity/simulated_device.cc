@@ -1,15 +1,15 @@
-#include "harness/tools/parity/parity_device.h"
-
+// The simulated H200 as the device of a golden replay (parity.h). Checks; times nothing.
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "harness/simcuda/core/device.h"
+#include "harness/tools/parity/parity.h"
 
-namespace allocmark {
-namespace caching {
+namespace allocmark::caching {
 namespace {
 
 // Traces name streams by index: 0 is the default stream, then those that exist from the start, then
@@ -158,10 +158,9 @@ class SimulatedParityDevice final : public ParityDevice {
 };
 
 }  // namespace
-}  // namespace caching
 
-std::unique_ptr<caching::ParityDevice> make_parity_device() {
-  return std::make_unique<caching::SimulatedParityDevice>();
+std::unique_ptr<ParityDevice> make_simulated_device() {
+  return std::make_unique<SimulatedParityDevice>();
 }
 
-}  // namespace allocmark
+}  // namespace allocmark::caching
