@@ -3,20 +3,23 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "allocators/backend/backend.h"
-#include "harness/core/replay/ballast.h"
-#include "harness/core/replay/replay.h"
-#include "harness/core/replay/simcu_api.h"
-#include "harness/tools/ranks/rank_trace.h"
+#include "harness/core/replay/trace_compiler.h"
 #include "harness/tools/ranks/ranks.h"
 #include "harness/tools/ranks/schedule.h"
-#include "harness/tools/ranks/watched_backend.h"
 
 namespace allocmark {
+
+// The trace of one rank, ready for replay, with its marks' labels.
+struct RankTrace {
+  std::vector<ReplayStep> steps;
+  std::vector<std::string> labels;  // by ReplayStep::slot of marks
+  TraceFacts facts;
+  std::uint32_t slot_count = 0;
+};
 
 // Written by the rank that waits for another: turns keep ranks apart.
 struct RankWaits {
@@ -33,45 +36,7 @@ struct RankPlace {
   std::uint32_t index = 0;  // of the rank and its device
 };
 
-class RankRun {
- public:
-  // Takes the device, makes streams, holds memory back. The calling thread is the rank's.
-  explicit RankRun(const RankPlace& place);
-  RankRun(const RankRun&) = delete;
-
-  // Replays to the end, to the first failure, or to a meeting that never happens.
-  [[nodiscard]] RankRow run();
-
- private:
-  void mark(const ReplayStep& step);
-  void note_failure(std::uint64_t asked_bytes);
-  // False where the others never come.
-  [[nodiscard]] bool meet(const ReplayStep& step);
-  void note_stall(const std::string& label, const Arrival& arrival);
-  // The rank's work on its streams goes on at that time.
-  void go_on_at(std::uint64_t time_ns, std::uint32_t stream);
-  [[nodiscard]] std::uint64_t now_ns() const;
-  // When all work that the rank has queued is done.
-  [[nodiscard]] std::uint64_t work_end_ns() const;
-  void note_reserved();
-  void finish();
-  [[nodiscard]] std::uint64_t used_bytes_max() const;
-
-  RankPlace place_;
-  SimcuApi simcu_;
-  const RankSpec& own_;
-  std::unique_ptr<StreamSet> streams_;
-  std::unique_ptr<DeviceWork> work_;
-  cudaEvent_t met_ = nullptr;
-  Ballast ballast_;
-  std::unique_ptr<Backend> own_backend_;
-  Backend* backend_ = nullptr;
-  std::unique_ptr<WatchedBackend> watched_;
-  std::unique_ptr<Replayer> replayer_;
-  std::uint64_t begin_ns_ = 0;
-  std::uint64_t used_bytes_begin_ = 0;
-  std::string step_;
-  RankRow row_;
-};
+// Replays to the end, to the first failure, or to a meeting that never happens.
+[[nodiscard]] RankRow run_rank(const RankPlace& place);
 
 }  // namespace allocmark

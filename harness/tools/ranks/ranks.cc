@@ -15,11 +15,47 @@
 #include "allocators/registry.h"
 #include "base/error.h"
 #include "harness/core/replay/capacity.h"
+#include "harness/core/replay/kernel_source.h"
 #include "harness/tools/ranks/rank_run.h"
 #include "workloads/trace/request_marks.h"
+#include "workloads/trace/source.h"
 
 namespace allocmark {
 namespace {
+
+// Traces of all ranks of a run are kept: so many events together.
+constexpr std::uint64_t kRankEventCountMax = std::uint64_t{16} << 20;
+
+// Throws UsageError where the workload is bad, of several processes, or has more than
+// `event_count_max` events.
+RankTrace read_rank_trace(const std::string& workload, std::uint64_t seed,
+                          std::uint64_t event_count_max) {
+  const std::unique_ptr<EventSource> source = open_workload_with_kernels(workload, seed);
+  RankTrace trace;
+  TraceCompiler compiler;
+  for (auto events = source->next(); !events.empty(); events = source->next()) {
+    compiler.compile(events, trace.steps, source->labels());
+    if (trace.steps.size() > event_count_max) {
+      throw UsageError({.what = "the traces of the ranks are too long",
+                        .where = workload,
+                        .wanted = fmt::format("at most {} events in all", kRankEventCountMax),
+                        .got = "more",
+                        .next = "give the job fewer steps or layers, or choose fewer ranks"});
+    }
+  }
+  if (!source->header().jobs.empty()) {
+    throw UsageError({.what = "a rank is one process",
+                      .where = workload,
+                      .wanted = "a workload without 'beside'",
+                      .got = "several processes",
+                      .next = "give every rank a workload of its own"});
+  }
+  trace.labels = source->labels();
+  trace.facts = compiler.facts();
+  trace.facts.stream_count = std::max(trace.facts.stream_count, source->header().stream_count);
+  trace.slot_count = compiler.slot_count();
+  return trace;
+}
 
 void check_allocator(const BackendEntry& entry, const std::string& conf) {
   check_runs_here(entry, conf);
@@ -110,14 +146,13 @@ std::vector<RankRow> run_ranks(const RanksSpec& spec) {
   const auto body = [&](std::uint32_t i) {
     try {
       if (!schedule.begin(i)) return;
-      rows[i] = RankRun({.spec = &spec,
-                         .entry = &entry,
-                         .trace = &traces[i],
-                         .shared_backend = shared.get(),
-                         .schedule = &schedule,
-                         .waits = &waits,
-                         .index = i})
-                    .run();
+      rows[i] = run_rank({.spec = &spec,
+                          .entry = &entry,
+                          .trace = &traces[i],
+                          .shared_backend = shared.get(),
+                          .schedule = &schedule,
+                          .waits = &waits,
+                          .index = i});
       schedule.end(i);
     } catch (...) {
       errors[i] = std::current_exception();

@@ -74,4 +74,15 @@ struct RankRow {
 // allocator that cannot do it) and EnvironmentError (too few devices).
 [[nodiscard]] std::vector<RankRow> run_ranks(const RanksSpec& spec);
 
+// The same in a process of its own, which has the CUDA runtime and as many simulated devices as
+// there are ranks. What the child throws is thrown here.
+[[nodiscard]] std::vector<RankRow> run_ranks_in_child(const RanksSpec& spec,
+                                                      const std::string& device);
+
+// One JSON document: {"kind": "ranks", "ranks": [...], "findings": [...]}; README.md of this folder
+// names the keys.
+[[nodiscard]] std::string to_json(const std::vector<RankRow>& rows);
+// A line per rank, then the findings.
+[[nodiscard]] std::string render_ranks(const RanksSpec& spec, const std::vector<RankRow>& rows);
+
 }  // namespace allocmark

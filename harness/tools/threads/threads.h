@@ -17,8 +17,8 @@ namespace allocmark {
 // next one does, always in the same order; what happens is then the same every time.
 enum class ThreadOrder : std::uint8_t { Free, Turns };
 
-// A table of all devices' blocks around the allocators (block_table.h): none, one with one lock, or
-// one in parts with a lock each.
+// A table of all devices' blocks around the allocators (noted_blocks.h): none, one with one lock,
+// or one in parts with a lock each.
 enum class TableLock : std::uint8_t { None, One, Parts };
 inline constexpr std::size_t kTablePartCount = 67;  // as many as PyTorch's has
 
@@ -67,5 +67,16 @@ struct ThreadsRow {
 // Throws UsageError (bad workload, config string, capacity; an allocator that is not for several
 // threads) and EnvironmentError.
 [[nodiscard]] std::vector<ThreadsRow> run_threads(const ThreadsSpec& spec);
+
+// The same in a process of its own, which has the CUDA runtime that the device needs. What the
+// child throws is thrown here.
+[[nodiscard]] std::vector<ThreadsRow> run_threads_in_child(const ThreadsSpec& spec,
+                                                           const std::string& device);
+
+// One JSON document: {"kind": "threads", "rows": [...]}; README.md of this folder names the keys.
+[[nodiscard]] std::string to_json(const std::vector<ThreadsRow>& rows);
+// A line per number of threads.
+[[nodiscard]] std::string render_threads(const ThreadsSpec& spec,
+                                         const std::vector<ThreadsRow>& rows);
 
 }  // namespace allocmark

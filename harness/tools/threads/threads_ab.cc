@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
-#include <string>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

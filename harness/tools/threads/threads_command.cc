@@ -1,8 +1,4 @@
 // 'allocmark threads WORKLOAD': several threads on one instance of an allocator.
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -14,12 +10,13 @@
 #include "base/own_process.h"
 #include "harness/core/run/environment.h"
 #include "harness/core/run/plan_confs.h"
+#include "harness/shell/options.h"
 #include "harness/shell/question/job_release.h"
 #include "harness/shell/question/known_allocators.h"
 #include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"
+#include "harness/tools/threads/threads.h"
 #include "harness/tools/threads/threads_ab.h"
-#include "harness/tools/threads/threads_process.h"
 
 namespace allocmark {
 namespace {
@@ -34,82 +31,57 @@ struct ThreadsCommand {
 
 void add_devices(CLI::App* app, ThreadsCommand* command) {
   ThreadsSpec& spec = command->spec;
-  app->add_option("--devices", spec.device_count,
-                  "Number of devices, from 0 on. Threads are dealt out; each device has an "
-                  "allocator of its own")
-      ->check(CLI::Range(1u, 16u))
-      ->capture_default_str()
-      ->type_name("K");
-  app->add_option(
-         "--block-table", command->table,
-         "A further table of all devices' blocks: none, one (a single lock) or parts (67 locks)")
-      ->check(CLI::IsMember({"none", "one", "parts"}))
-      ->capture_default_str()
-      ->type_name("T");
+  add_default(app, "--devices", spec.device_count, "K",
+              "Number of devices, from 0 on. Threads are dealt out; each device has an "
+              "allocator of its own")
+      ->check(CLI::Range(1u, 16u));
+  add_default(
+      app, "--block-table", command->table, "T",
+      "A further table of all devices' blocks: none, one (a single lock) or parts (67 locks)")
+      ->check(CLI::IsMember({"none", "one", "parts"}));
 }
 
 void add_ab(CLI::App* app, ThreadsCommand* command) {
-  app->add_option("--ab", command->ab,
-                  "Two allocators in turn instead of --allocator; exit code 1 where B is worse")
+  add_value(app, "--ab", command->ab, "A B",
+            "Two allocators in turn instead of --allocator; exit code 1 where B is worse")
       ->expected(2)
-      ->excludes("--allocator")
-      ->type_name("A B");
-  app->add_option("--rounds", command->round_count, "With --ab: how often both sides run in turn")
-      ->check(CLI::Range(2u, 1000u))
-      ->capture_default_str()
-      ->type_name("N");
+      ->excludes("--allocator");
+  add_default(app, "--rounds", command->round_count, "N",
+              "With --ab: how often both sides run in turn")
+      ->check(CLI::Range(2u, 1000u));
 }
 
 void add_threads(CLI::App* app, ThreadsCommand* command) {
   ThreadsSpec& spec = command->spec;
   spec.allocator = "caching";
   spec.thread_counts = {1, 2, 4};
-  app->add_option("workload", spec.workload, "A workload as 'run' takes it; each thread replays it")
-      ->required()
-      ->type_name("W");
-  app->add_option(
-         "-a,--allocator", spec.allocator,
-         "The allocator that the threads share; a plugin as pluggable:PATH.so,MALLOC,FREE,...")
-      ->capture_default_str()
-      ->type_name("A");
-  app->add_option("-c,--conf", command->conf, "Its config string")
-      ->capture_default_str()
-      ->type_name("CONF");
-  app->add_option("--threads", spec.thread_counts, "Numbers of threads; each is a row")
+  add_value(app, "workload", spec.workload, "W",
+            "A workload as 'run' takes it; each thread replays it")
+      ->required();
+  add_default(
+      app, "-a,--allocator", spec.allocator, "A",
+      "The allocator that the threads share; a plugin as pluggable:PATH.so,MALLOC,FREE,...");
+  add_default(app, "-c,--conf", command->conf, "CONF", "Its config string");
+  add_default(app, "--threads", spec.thread_counts, "N,N", "Numbers of threads; each is a row")
       ->check(CLI::Range(1u, 256u))
-      ->delimiter(',')
-      ->capture_default_str()
-      ->type_name("N,N");
-  app->add_option(
-         "--order", command->order,
-         "free: threads run as the system lets them; turns: one after the other, always alike")
-      ->check(CLI::IsMember({"free", "turns"}))
-      ->capture_default_str()
-      ->type_name("O");
-  app->add_option("--turn", spec.turn_event_count, "Events that a thread replays in one turn")
-      ->check(CLI::Range(1u, 1000000u))
-      ->capture_default_str()
-      ->type_name("N");
-  app->add_option("--streams", command->streams,
-                  "own: each thread uses its own streams; shared: all use the same")
-      ->check(CLI::IsMember({"own", "shared"}))
-      ->capture_default_str()
-      ->type_name("S");
-  app->add_option("--capacity", spec.capacity,
-                  "Memory of each device for its threads: a size, unlimited, or 1.05x the sum of "
-                  "their peaks")
-      ->capture_default_str()
-      ->type_name("SIZE");
+      ->delimiter(',');
+  add_default(app, "--order", command->order, "O",
+              "free: threads run as the system lets them; turns: one after the other, always alike")
+      ->check(CLI::IsMember({"free", "turns"}));
+  add_default(app, "--turn", spec.turn_event_count, "N", "Events that a thread replays in one turn")
+      ->check(CLI::Range(1u, 1000000u));
+  add_default(app, "--streams", command->streams, "S",
+              "own: each thread uses its own streams; shared: all use the same")
+      ->check(CLI::IsMember({"own", "shared"}));
+  add_default(app, "--capacity", spec.capacity, "SIZE",
+              "Memory of each device for its threads: a size, unlimited, or 1.05x the sum of "
+              "their peaks");
   add_ab(app, command);
   add_devices(app, command);
-  app->add_option("-d,--device", command->device, "auto, cuda:N or sim:NAME")
-      ->capture_default_str()
-      ->type_name("D");
-  app->add_option("--seed", spec.seed, "Seed of generators")->capture_default_str()->type_name("N");
-  app->add_option("--passes", spec.pass_count, "Passes, each on a fresh instance")
-      ->check(CLI::Range(1u, 1000u))
-      ->capture_default_str()
-      ->type_name("N");
+  add_default(app, "-d,--device", command->device, "D", "auto, cuda:N or sim:NAME");
+  add_default(app, "--seed", spec.seed, "N", "Seed of generators");
+  add_default(app, "--passes", spec.pass_count, "N", "Passes, each on a fresh instance")
+      ->check(CLI::Range(1u, 1000u));
   add_format(app, &command->format, "What is printed: table or json", {"table", "json"});
 }
 

@@ -14,7 +14,7 @@
 #include "base/link_time.h"
 #include "harness/tools/ranks/findings.h"
 #include "harness/tools/ranks/job.h"
-#include "harness/tools/ranks/ranks_process.h"
+#include "harness/tools/ranks/ranks.h"
 #include "tests/catch.h"
 #include "tests/support/text_checks.h"
 

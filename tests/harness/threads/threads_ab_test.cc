@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/tools/threads/checked_blocks.h"
+#include "harness/tools/threads/noted_blocks.h"
 #include "tests/catch.h"
 #include "tests/support/text_checks.h"
 

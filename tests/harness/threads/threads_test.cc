@@ -8,7 +8,7 @@
 
 #include "allocators/registry.h"
 #include "base/error.h"
-#include "harness/tools/threads/threads_process.h"
+#include "harness/tools/threads/threads.h"
 #include "tests/catch.h"
 
 namespace allocmark {

@@ -1,5 +1,5 @@
-// See threads_process.h.
-#include "harness/tools/threads/threads_process.h"
+// The threads in a process of their own, and what people and programs read of them (threads.h).
+#include "harness/tools/threads/threads.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

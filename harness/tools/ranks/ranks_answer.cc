@@ -1,5 +1,5 @@
-// See ranks_process.h.
-#include "harness/tools/ranks/ranks_process.h"
+// The ranks in a process of their own, and what people and programs read of them (ranks.h).
+#include "harness/tools/ranks/ranks.h"
 
 #include <algorithm>
 #include <optional>
