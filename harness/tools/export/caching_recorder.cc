@@ -158,7 +158,21 @@ class HistoryRecorder {
     snapshot_.time_us_first = kTimeFirstUs;
   }
 
-  MemorySnapshot run(std::uint64_t first_entry);
+  MemorySnapshot run(std::uint64_t first_entry) {
+    source_.rewind();
+    for (auto batch = source_.next(); !batch.empty(); batch = source_.next()) {
+      for (const Event& event : batch) add(event);
+    }
+    // A stream index is its handle: all that matters is that they differ.
+    snapshot_.streams.clear();
+    for (std::uint64_t i = 0; i < std::max(1u, source_.header().stream_count); ++i)
+      snapshot_.streams.push_back(i);
+    add_segments();
+    const std::uint64_t count = snapshot_.entries.size();
+    const std::uint64_t first = std::min(first_entry, count);
+    snapshot_.traces = {{{.first = first, .count = count - first}}};
+    return snapshot_;
+  }
 
  private:
   struct Block {
@@ -167,200 +181,170 @@ class HistoryRecorder {
     std::uint32_t stream = 0;
     std::uint32_t pool = 0;
   };
-  struct Waiting {
-    std::uint64_t size_bytes = 0;
-    std::uint32_t stream = 0;
-    std::uint32_t pool = 0;
-  };
 
-  void add(const Event& event);
-  void allocate(const Event& event);
-  [[nodiscard]] std::uint32_t pool_index(const caching::PrivatePool* pool);
-  void free(const Event& event);
-  void note_completed(std::size_t at);
-  [[nodiscard]] std::uint32_t index_of_id(std::uint64_t id) const;
-  void add_segments();
+  void add(const Event& event) {
+    const std::size_t at = snapshot_.entries.size();
+    switch (event.kind) {
+      case EventKind::Alloc:
+        return allocate(event);
+      case EventKind::Free:
+        return free(event);
+      case EventKind::Record:
+        if (const auto found = live_.find(event.id); found != live_.end())
+          static_cast<void>(allocator_.record_stream(found->second.address, event.stream));
+        return;
+      case EventKind::Busy:
+        return card_.start_busy(event.stream);
+      case EventKind::Sync:
+        return card_.end_busy();
+      case EventKind::Trim:
+        event.id == 0 ? allocator_.empty_cache() : allocator_.empty_pool(event.id);
+        return note_completed(at);
+      case EventKind::Mark: {
+        const auto name = static_cast<std::uint32_t>(snapshot_.texts.size());
+        snapshot_.texts.push_back(source_.labels()[event.id]);
+        snapshot_.annotations.push_back(
+            {.name = name, .is_start = true, .device = 0, .time_us = card_.time_us()});
+        return;
+      }
+      case EventKind::PoolCreate:
+      case EventKind::PoolBegin:
+      case EventKind::PoolEnd:
+      case EventKind::PoolRelease:
+      case EventKind::PoolOnOom:
+      case EventKind::PoolNoSplit:
+      case EventKind::CaptureBegin:
+      case EventKind::CaptureEnd:
+        return caching::call_pool(allocator_, pool_action_of(event.kind), event.id, event.stream,
+                                  event.size_bytes != 0);
+      case EventKind::GraphReplay:
+      case EventKind::Kernel:
+      case EventKind::Host:
+      case EventKind::HostAlloc:
+      case EventKind::HostFree:
+      case EventKind::HostRecord:
+        return;
+    }
+  }
+
+  void allocate(const Event& event) {
+    if (event.size_bytes == 0) return;
+    const std::uint32_t routed = pool_index(allocator_.routed_owner(event.stream));
+    card_.expect_pool(routed);
+    const std::size_t at = snapshot_.entries.size();
+    card_.expect_stream(event.stream);
+    const auto address = allocator_.allocate(event.size_bytes, event.stream);
+    note_completed(at);
+    card_.expect_pool(routed);
+    if (!address) {
+      card_.note(SnapshotAction::Oom, card_.free_bytes(), allocator_.last_failure()->size_bytes,
+                 event.stream);
+      return;
+    }
+    // A pool that is on call when memory is out may have served.
+    const std::uint32_t pool =
+        pool_index(allocator_.heap().allocated.find(*address)->home->pool->owner);
+    card_.expect_pool(pool);
+    card_.note(SnapshotAction::Alloc, *address, event.size_bytes, event.stream);
+    live_[event.id] = {*address, event.size_bytes, event.stream, pool};
+  }
+
+  // Where it is in the snapshot's list.
+  [[nodiscard]] std::uint32_t pool_index(const caching::PrivatePool* pool) {
+    if (pool == nullptr) return 0;
+    const std::uint32_t index = index_of_id(pool->id);
+    if (index < snapshot_.pools.size()) return index;
+    constexpr std::size_t kPoolCountMax = 4095;
+    if (snapshot_.pools.size() > kPoolCountMax) {
+      throw UsageError({.what = "too many private pools for a snapshot",
+                        .where = source_.header().name,
+                        .wanted = "at most 4095",
+                        .got = "more"});
+    }
+    snapshot_.pools.emplace_back(0, static_cast<std::int64_t>(pool->id));
+    return index;
+  }
+
+  void free(const Event& event) {
+    const auto found = live_.find(event.id);
+    if (found == live_.end()) return;
+    const Block block = found->second;
+    live_.erase(found);
+    card_.expect_pool(block.pool);
+    card_.note(SnapshotAction::FreeRequested, block.address, block.size_bytes, block.stream);
+    waiting_[block.address] = block;
+    const std::size_t at = snapshot_.entries.size();
+    static_cast<void>(allocator_.deallocate(block.address));
+    // Only this block can have become free at once.
+    std::unordered_map<std::uint64_t, Block> others;
+    others.swap(waiting_);
+    waiting_[block.address] = others[block.address];
+    others.erase(block.address);
+    note_completed(at);
+    waiting_.merge(others);
+  }
+
+  // Blocks that no longer wait became free in the operation that began at entry `at`, before what
+  // it asked of the device.
+  void note_completed(std::size_t at) {
+    if (waiting_.empty()) return;
+    std::set<std::uint64_t> still;
+    for (const caching::Block* block : allocator_.waiting_blocks()) still.insert(block->address);
+    std::vector<SnapshotEntry> completed;
+    const std::size_t before = snapshot_.entries.size();
+    for (auto entry = waiting_.begin(); entry != waiting_.end();) {
+      if (still.contains(entry->first)) {
+        ++entry;
+        continue;
+      }
+      card_.expect_pool(entry->second.pool);
+      card_.note(SnapshotAction::FreeCompleted, entry->first, entry->second.size_bytes,
+                 entry->second.stream);
+      entry = waiting_.erase(entry);
+    }
+    std::rotate(snapshot_.entries.begin() + static_cast<std::ptrdiff_t>(at),
+                snapshot_.entries.begin() + static_cast<std::ptrdiff_t>(before),
+                snapshot_.entries.end());
+  }
+
+  // Of a segment's pool: one that nothing was noted of is behind the last.
+  [[nodiscard]] std::uint32_t index_of_id(std::uint64_t id) const {
+    const std::pair<std::int64_t, std::int64_t> wanted{0, static_cast<std::int64_t>(id)};
+    return static_cast<std::uint32_t>(std::ranges::find(snapshot_.pools, wanted) -
+                                      snapshot_.pools.begin());
+  }
+
+  void add_segments() {
+    for (const caching::SegmentInfo& info : caching::take_snapshot(allocator_)) {
+      SnapshotSegment& segment = snapshot_.segments.emplace_back();
+      segment = {.address = info.address,
+                 .size_bytes = info.total_bytes,
+                 .first_block = snapshot_.blocks.size(),
+                 .block_count = info.blocks.size(),
+                 .stream = static_cast<std::uint32_t>(info.stream),
+                 .pool = index_of_id(info.pool),
+                 .is_large = info.kind == caching::PoolKind::Large,
+                 .is_expandable = info.expandable};
+      for (const caching::BlockInfo& block : info.blocks) {
+        const bool allocated = block.state == caching::BlockState::ActiveAllocated;
+        snapshot_.blocks.push_back({.address = block.address,
+                                    .size_bytes = block.size_bytes,
+                                    .requested_bytes = block.requested_bytes,
+                                    .state = allocated ? SnapshotBlockState::Allocated
+                                             : block.state == caching::BlockState::Inactive
+                                                 ? SnapshotBlockState::Inactive
+                                                 : SnapshotBlockState::PendingFree});
+      }
+    }
+  }
 
   EventSource& source_;
   MemorySnapshot snapshot_;
   NotingCard card_;
   caching::CachingAllocator allocator_;
-  std::unordered_map<std::uint64_t, Block> live_;       // by id
-  std::unordered_map<std::uint64_t, Waiting> waiting_;  // by address
+  std::unordered_map<std::uint64_t, Block> live_;     // by id
+  std::unordered_map<std::uint64_t, Block> waiting_;  // by address
 };
-
-// Blocks that no longer wait became free in the operation that began at entry `at`, before what it
-// asked of the device.
-void HistoryRecorder::note_completed(std::size_t at) {
-  if (waiting_.empty()) return;
-  std::set<std::uint64_t> still;
-  for (const caching::Block* block : allocator_.waiting_blocks()) still.insert(block->address);
-  std::vector<SnapshotEntry> completed;
-  const std::size_t before = snapshot_.entries.size();
-  for (auto entry = waiting_.begin(); entry != waiting_.end();) {
-    if (still.contains(entry->first)) {
-      ++entry;
-      continue;
-    }
-    card_.expect_pool(entry->second.pool);
-    card_.note(SnapshotAction::FreeCompleted, entry->first, entry->second.size_bytes,
-               entry->second.stream);
-    entry = waiting_.erase(entry);
-  }
-  std::rotate(snapshot_.entries.begin() + static_cast<std::ptrdiff_t>(at),
-              snapshot_.entries.begin() + static_cast<std::ptrdiff_t>(before),
-              snapshot_.entries.end());
-}
-
-// Where it is in the snapshot's list.
-std::uint32_t HistoryRecorder::pool_index(const caching::PrivatePool* pool) {
-  if (pool == nullptr) return 0;
-  const std::pair<std::int64_t, std::int64_t> id{0, static_cast<std::int64_t>(pool->id)};
-  const auto found = std::ranges::find(snapshot_.pools, id);
-  if (found != snapshot_.pools.end())
-    return static_cast<std::uint32_t>(found - snapshot_.pools.begin());
-  constexpr std::size_t kPoolCountMax = 4095;
-  if (snapshot_.pools.size() > kPoolCountMax) {
-    throw UsageError({.what = "too many private pools for a snapshot",
-                      .where = source_.header().name,
-                      .wanted = "at most 4095",
-                      .got = "more"});
-  }
-  snapshot_.pools.push_back(id);
-  return static_cast<std::uint32_t>(snapshot_.pools.size()) - 1;
-}
-
-void HistoryRecorder::allocate(const Event& event) {
-  if (event.size_bytes == 0) return;
-  const std::uint32_t routed = pool_index(allocator_.routed_owner(event.stream));
-  card_.expect_pool(routed);
-  const std::size_t at = snapshot_.entries.size();
-  card_.expect_stream(event.stream);
-  const auto address = allocator_.allocate(event.size_bytes, event.stream);
-  note_completed(at);
-  card_.expect_pool(routed);
-  if (!address) {
-    card_.note(SnapshotAction::Oom, card_.free_bytes(), allocator_.last_failure()->size_bytes,
-               event.stream);
-    return;
-  }
-  // A pool that is on call when memory is out may have served.
-  const std::uint32_t pool =
-      pool_index(allocator_.heap().allocated.find(*address)->home->pool->owner);
-  card_.expect_pool(pool);
-  card_.note(SnapshotAction::Alloc, *address, event.size_bytes, event.stream);
-  live_[event.id] = {*address, event.size_bytes, event.stream, pool};
-}
-
-void HistoryRecorder::free(const Event& event) {
-  const auto found = live_.find(event.id);
-  if (found == live_.end()) return;
-  const Block block = found->second;
-  live_.erase(found);
-  card_.expect_pool(block.pool);
-  card_.note(SnapshotAction::FreeRequested, block.address, block.size_bytes, block.stream);
-  waiting_[block.address] = {block.size_bytes, block.stream, block.pool};
-  const std::size_t at = snapshot_.entries.size();
-  static_cast<void>(allocator_.deallocate(block.address));
-  // Only this block can have become free at once.
-  std::unordered_map<std::uint64_t, Waiting> others;
-  others.swap(waiting_);
-  waiting_[block.address] = others[block.address];
-  others.erase(block.address);
-  note_completed(at);
-  waiting_.merge(others);
-}
-
-void HistoryRecorder::add(const Event& event) {
-  const std::size_t at = snapshot_.entries.size();
-  switch (event.kind) {
-    case EventKind::Alloc:
-      return allocate(event);
-    case EventKind::Free:
-      return free(event);
-    case EventKind::Record:
-      if (const auto found = live_.find(event.id); found != live_.end())
-        static_cast<void>(allocator_.record_stream(found->second.address, event.stream));
-      return;
-    case EventKind::Busy:
-      return card_.start_busy(event.stream);
-    case EventKind::Sync:
-      return card_.end_busy();
-    case EventKind::Trim:
-      event.id == 0 ? allocator_.empty_cache() : allocator_.empty_pool(event.id);
-      return note_completed(at);
-    case EventKind::Mark: {
-      const auto name = static_cast<std::uint32_t>(snapshot_.texts.size());
-      snapshot_.texts.push_back(source_.labels()[event.id]);
-      snapshot_.annotations.push_back(
-          {.name = name, .is_start = true, .device = 0, .time_us = card_.time_us()});
-      return;
-    }
-    case EventKind::PoolCreate:
-    case EventKind::PoolBegin:
-    case EventKind::PoolEnd:
-    case EventKind::PoolRelease:
-    case EventKind::PoolOnOom:
-    case EventKind::PoolNoSplit:
-    case EventKind::CaptureBegin:
-    case EventKind::CaptureEnd:
-      return caching::call_pool(allocator_, pool_action_of(event.kind), event.id, event.stream,
-                                event.size_bytes != 0);
-    case EventKind::GraphReplay:
-    case EventKind::Kernel:
-    case EventKind::Host:
-    case EventKind::HostAlloc:
-    case EventKind::HostFree:
-    case EventKind::HostRecord:
-      return;
-  }
-}
-
-std::uint32_t HistoryRecorder::index_of_id(std::uint64_t id) const {
-  const std::pair<std::int64_t, std::int64_t> wanted{0, static_cast<std::int64_t>(id)};
-  const auto found = std::ranges::find(snapshot_.pools, wanted);
-  return static_cast<std::uint32_t>(found - snapshot_.pools.begin());
-}
-
-void HistoryRecorder::add_segments() {
-  for (const caching::SegmentInfo& info : caching::take_snapshot(allocator_)) {
-    SnapshotSegment& segment = snapshot_.segments.emplace_back();
-    segment = {.address = info.address,
-               .size_bytes = info.total_bytes,
-               .first_block = snapshot_.blocks.size(),
-               .block_count = info.blocks.size(),
-               .stream = static_cast<std::uint32_t>(info.stream),
-               .pool = index_of_id(info.pool),
-               .is_large = info.kind == caching::PoolKind::Large,
-               .is_expandable = info.expandable};
-    for (const caching::BlockInfo& block : info.blocks) {
-      const bool allocated = block.state == caching::BlockState::ActiveAllocated;
-      snapshot_.blocks.push_back({.address = block.address,
-                                  .size_bytes = block.size_bytes,
-                                  .requested_bytes = block.requested_bytes,
-                                  .state = allocated ? SnapshotBlockState::Allocated
-                                           : block.state == caching::BlockState::Inactive
-                                               ? SnapshotBlockState::Inactive
-                                               : SnapshotBlockState::PendingFree});
-    }
-  }
-}
-
-MemorySnapshot HistoryRecorder::run(std::uint64_t first_entry) {
-  source_.rewind();
-  for (auto batch = source_.next(); !batch.empty(); batch = source_.next()) {
-    for (const Event& event : batch) add(event);
-  }
-  // A stream index is its handle: all that matters is that they differ.
-  snapshot_.streams.clear();
-  for (std::uint64_t i = 0; i < std::max(1u, source_.header().stream_count); ++i)
-    snapshot_.streams.push_back(i);
-  add_segments();
-  const std::uint64_t count = snapshot_.entries.size();
-  const std::uint64_t first = std::min(first_entry, count);
-  snapshot_.traces = {{{.first = first, .count = count - first}}};
-  return snapshot_;
-}
 
 }  // namespace
 

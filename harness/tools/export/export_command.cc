@@ -1,8 +1,5 @@
 // 'allocmark export WORKLOAD FILE': what PyTorch's allocator does with a workload, for other tools.
 #include <fmt/format.h>
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 
 #include <memory>
 #include <string>
@@ -11,14 +8,13 @@
 #include "allocators/registry.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "harness/shell/options.h"
 #include "harness/shell/output_path.h"
 #include "harness/shell/question/advise_input.h"
 #include "harness/shell/question/job_release.h"
 #include "harness/shell/registry.h"
 #include "harness/tools/export/caching_recorder.h"
-#include "harness/tools/export/minimalloc.h"
-#include "harness/tools/export/perfetto.h"
-#include "harness/tools/export/rmm_csv.h"
+#include "harness/tools/export/writers.h"
 #include "workloads/import/snapshot_writer.h"
 #include "workloads/trace_tools.h"
 
@@ -36,29 +32,21 @@ struct ExportCommand {
 };
 
 void add_export(CLI::App* app, ExportCommand* command) {
-  app->add_option("workload", command->workload, "A workload as 'run' takes it, or a recording")
-      ->required()
-      ->type_name("W");
-  app->add_option("output", command->output,
-                  "File to write. Its ending decides: .pickle (PyTorch's memory snapshot, for "
-                  "memory_viz), .json (Perfetto), .rmm.csv (RMM's log: the requests alone), .csv "
-                  "(minimalloc); .gz or .zst after it packs")
-      ->required()
-      ->type_name("FILE");
-  app->add_option("-c,--conf", command->conf,
-                  "Config string of 'caching', which serves the workload")
-      ->capture_default_str()
-      ->type_name("CONF");
-  app->add_option("--memory", command->memory, "Memory of the card: a size, or 'unlimited'")
-      ->capture_default_str()
-      ->type_name("SIZE");
-  app->add_option("--pytorch", command->pytorch,
-                  "The release of PyTorch that serves it, as 2.10 [the recording's own, else the "
-                  "newest]")
-      ->type_name("V");
-  app->add_option("--seed", command->seed, "Seed of generators")
-      ->capture_default_str()
-      ->type_name("N");
+  add_value(app, "workload", command->workload, "W", "A workload as 'run' takes it, or a recording")
+      ->required();
+  add_value(app, "output", command->output, "FILE",
+            "File to write. Its ending decides: .pickle (PyTorch's memory snapshot, for "
+            "memory_viz), .json (Perfetto), .rmm.csv (RMM's log: the requests alone), .csv "
+            "(minimalloc); .gz or .zst after it packs")
+      ->required();
+  add_default(app, "-c,--conf", command->conf, "CONF",
+              "Config string of 'caching', which serves the workload");
+  add_default(app, "--memory", command->memory, "SIZE",
+              "Memory of the card: a size, or 'unlimited'");
+  add_value(app, "--pytorch", command->pytorch, "V",
+            "The release of PyTorch that serves it, as 2.10 [the recording's own, else the "
+            "newest]");
+  add_default(app, "--seed", command->seed, "N", "Seed of generators");
   add_force(app, &command->force);
 }
 

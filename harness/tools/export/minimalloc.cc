@@ -1,4 +1,4 @@
-#include "harness/tools/export/minimalloc.h"
+#include "harness/tools/export/writers.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "harness/tools/export/perfetto.h"
+#include "harness/tools/export/writers.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "harness/tools/export/rmm_csv.h"
+#include "harness/tools/export/writers.h"
 
 #include <fmt/format.h>
 
