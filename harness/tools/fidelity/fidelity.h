@@ -54,4 +54,36 @@ struct FidelityReport {
 [[nodiscard]] std::string to_text(const FidelityReport& report, const TraceShape& reference,
                                   const TraceShape& generated);
 
+// The two side by side as a page of their own: live bytes over the trace, bytes by size of request,
+// blocks by lifetime. HTML with inline SVG, which needs neither a network nor another file.
+// `table`: the distances as text, shown above the plots as it is.
+[[nodiscard]] std::string fidelity_page(const TraceShape& reference, const TraceShape& generated,
+                                        const std::string& table);
+
+// What a difference between two traces does to an allocator: both replayed through `caching` on the
+// simulated H200, one config string after the other. Checks; times nothing.
+
+// One trace under one config string. Absent where a request failed: the trace then needs more than
+// the device has.
+struct ReplayNumbers {
+  std::optional<std::uint64_t> reserved_bytes_peak;
+  std::optional<double> fragmentation_share;  // results/DEFINITIONS.md, fragmentation_share_pytorch
+};
+
+struct ReplayPair {
+  std::string conf;  // empty = unset
+  ReplayNumbers reference, generated;
+};
+
+// Two traces to replay, as workloads ("file:PATH" for a trace of one's own).
+struct ReplayRequest {
+  std::string reference, generated;
+  std::uint64_t seed = 1;
+};
+
+// For every request a pair per config string, in the order given. Throws CellsError where a
+// replay crashes or is interrupted.
+[[nodiscard]] std::vector<std::vector<ReplayPair>> replay_pairs(
+    const std::vector<ReplayRequest>& requests, const std::vector<std::string>& confs);
+
 }  // namespace allocmark

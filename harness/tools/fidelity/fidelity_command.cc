@@ -1,16 +1,12 @@
 // 'allocmark fidelity REFERENCE --workload W': how much a generated trace is like a recorded one,
 // each distance one number (workloads/FIDELITY.md, "Fidelity"); and 'allocmark fidelity --all': the
 // same for every recording that ships, against its targets.
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,10 +20,9 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "base/output_file.h"
+#include "harness/shell/options.h"
 #include "harness/shell/registry.h"
 #include "harness/tools/fidelity/fidelity.h"
-#include "harness/tools/fidelity/fidelity_page.h"
-#include "harness/tools/fidelity/fidelity_replay.h"
 #include "workloads/references.h"
 #include "workloads/trace_tools.h"
 
@@ -45,25 +40,19 @@ struct FidelityCommand {
 };
 
 void add_fidelity(CLI::App* app, FidelityCommand* command) {
-  app->add_option("reference", command->reference,
-                  "The recorded trace: the name of one that ships, or a file")
-      ->type_name("REFERENCE");
-  app->add_option("-w,--workload", command->workload,
-                  "The workload to compare it with [a shipped recording's own]")
-      ->type_name("W");
+  add_value(app, "reference", command->reference, "REFERENCE",
+            "The recorded trace: the name of one that ships, or a file");
+  add_value(app, "-w,--workload", command->workload, "W",
+            "The workload to compare it with [a shipped recording's own]");
   app->add_flag("--all", command->all, "Every recording that ships, one row each");
-  app->add_option("-c,--conf", command->confs,
-                  "Config strings of caching for the replays [unset, max_split_size_mb:128, "
-                  "expandable_segments:True]")
-      ->type_name("C");
-  app->add_option("--seed", command->seed, "Seed of the workload")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str()
-      ->type_name("N");
+  add_value(app, "-c,--conf", command->confs, "C",
+            "Config strings of caching for the replays [unset, max_split_size_mb:128, "
+            "expandable_segments:True]");
+  add_default(app, "--seed", command->seed, "N", "Seed of the workload")
+      ->check(CLI::NonNegativeNumber);
   add_format(app, &command->format, "table or json", {"table", "json"});
-  app->add_option("-o,--out", command->out,
-                  "Also write plots (NAME.html) and numbers (fidelity.json) into this folder")
-      ->type_name("DIR");
+  add_value(app, "-o,--out", command->out, "DIR",
+            "Also write plots (NAME.html) and numbers (fidelity.json) into this folder");
   app->footer(
       "\nEach distance is one number, defined in workloads/FIDELITY.md.\n"
       "\nExit codes: 0 compared, 1 with --all a recording misses the targets, 2 usage, 3 a replay "

@@ -1,4 +1,5 @@
-#include "harness/tools/fidelity/fidelity_page.h"
+// The page of two traces (fidelity.h).
+#include "harness/tools/fidelity/fidelity.h"
 
 #include <fmt/format.h>
 

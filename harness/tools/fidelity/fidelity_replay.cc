@@ -1,4 +1,5 @@
-#include "harness/tools/fidelity/fidelity_replay.h"
+// Replays of two traces (fidelity.h).
+#include "harness/tools/fidelity/fidelity.h"
 
 #include <map>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "base/own_process.h"
 #include "base/shell_text.h"
 #include "harness/core/run/run.h"
+#include "harness/job/interrupt.h"
 
 namespace allocmark {
 namespace {
