@@ -1,6 +1,4 @@
-// See published.h.
-#include "harness/tools/reproduce/published.h"
-
+// Reads a published run (reproduce.h).
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -9,6 +7,7 @@
 #include <fmt/format.h>
 #include "base/error.h"
 #include "harness/core/bundled/bundle_files.h"
+#include "harness/tools/reproduce/reproduce.h"
 
 namespace allocmark {
 namespace {
