@@ -12,6 +12,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <stop_token>
 #include <thread>
 #include <utility>
 
@@ -66,28 +67,25 @@ class UnderWay {
 class Watchdog {
  public:
   Watchdog(const Scene& scene, double limit_s, const Tell<Answer>& tell)
-      : scene_(scene), limit_s_(limit_s), tell_(tell), thread_([this] { watch(); }) {}
-  ~Watchdog() {
-    {
-      const std::scoped_lock lock(mutex_);
-      done_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
+      : scene_(scene),
+        limit_s_(limit_s),
+        tell_(tell),
+        thread_([this](const std::stop_token& done) { watch(done); }) {}
+  Watchdog(Watchdog&&) = delete;
 
  private:
-  void watch() {
+  void watch(const std::stop_token& done) {
     constexpr double kLookS = 0.1;
-    std::unique_lock lock(mutex_);
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any changed;
     double left_s = (kRuleLimits - 0.5) * limit_s_;
     UnderWay call(scene_);
     double under_way_s = 0;
     while (left_s > 0 && under_way_s < limit_s_) {
       const std::chrono::duration<double> pause(kLookS);
-      if (changed_.wait_for(lock, pause, [this] { return done_; })) return;
+      changed.wait_for(lock, done, pause, [] { return false; });
+      if (done.stop_requested()) return;
       left_s -= kLookS;
       under_way_s = call.look_s();
     }
@@ -104,10 +102,7 @@ class Watchdog {
   const Scene& scene_;
   const double limit_s_;
   const Tell<Answer>& tell_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false;
-  std::thread thread_;
+  std::jthread thread_;  // the last member: it sees the others
 };
 
 // The process ends by SIGALRM where it is not told otherwise by then; 0 takes that back.

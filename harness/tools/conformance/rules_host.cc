@@ -14,16 +14,17 @@
 #include <filesystem>
 #include <initializer_list>
 #include <iterator>
-#include <span>
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/input_file.h"
+#include "base/median.h"
 #include "base/process_memory.h"
 #include "harness/tools/conformance/order_check.h"
 #include "harness/tools/conformance/rule.h"
@@ -349,13 +350,6 @@ std::string stalls(Scene& scene) {
   return fmt::format("{} steps, the longest {:.0f} us", seen.call_count, seen.longest_s * 1e6);
 }
 
-// The middle of readings, which one that others disturbed does not move.
-double middle_of(std::span<const double> readings) {
-  std::vector<double> sorted(readings.begin(), readings.end());
-  std::sort(sorted.begin(), sorted.end());
-  return (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
-}
-
 std::string uptime(Scene& scene) {
   constexpr std::size_t kThird = 4;  // readings, after 20,000 steps each
   SteadyWork work(scene);
@@ -366,12 +360,15 @@ std::string uptime(Scene& scene) {
     if (arithmetic_ns == 0) arithmetic_ns = now.arithmetic_ns;
     return now.step_ns * arithmetic_ns / now.arithmetic_ns;
   };
-  std::array<double, 3 * kThird> step_ns{};
-  for (double& reading : step_ns) reading = next_ns();
-  const std::span<const double> all = step_ns;
-  const double first = middle_of(all.first(kThird));
-  const double second = middle_of(all.subspan(kThird, kThird));
-  const double third = middle_of(all.last(kThird));
+  // The middle of a third's readings, which one that others disturbed does not move.
+  const auto third_ns = [&] {
+    std::vector<double> readings;
+    while (readings.size() < kThird) readings.push_back(next_ns());
+    return median(std::move(readings));
+  };
+  const double first = third_ns();
+  const double second = third_ns();
+  const double third = third_ns();
   const auto is_much = [&](double now) { return now > first * 1.5 && now > first + 100; };
   bool rises = second > first * 1.05 && third > second * 1.05 && is_much(third);
   // A busy machine can look like that for a while. What grows with the calls does not come down.

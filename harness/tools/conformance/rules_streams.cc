@@ -2,10 +2,8 @@
 // synchronisation, never by time.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
 #include <mutex>
-#include <optional>
 #include <thread>
 
 #include "allocators/cuda/cuda_check.h"
