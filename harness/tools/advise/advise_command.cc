@@ -30,8 +30,7 @@
 #include "harness/shell/question/card_choice.h"
 #include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"
-#include "harness/tools/advise/advise_print.h"
-#include "harness/tools/advise/advise_search.h"
+#include "harness/tools/advise/advice.h"
 #include "workloads/open_workload.h"
 
 namespace allocmark {

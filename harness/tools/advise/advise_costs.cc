@@ -1,4 +1,5 @@
-#include "harness/tools/advise/advise_costs.h"
+// What the finalists cost (advice.h).
+#include "harness/tools/advise/advice.h"
 
 #include <algorithm>
 #include <utility>

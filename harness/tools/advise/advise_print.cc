@@ -1,4 +1,5 @@
-#include "harness/tools/advise/advise_print.h"
+// What 'advise' prints (advice.h). Decides nothing.
+#include "harness/tools/advise/advice.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -16,7 +17,6 @@
 #include "harness/core/search/search_process.h"
 #include "harness/shell/pages/run_output.h"
 #include "harness/shell/question/advise_keys.h"
-#include "harness/tools/advise/advise_costs.h"
 #include "results/answer/answer.h"
 #include "results/answer/cause_words.h"
 #include "results/answer/facts.h"

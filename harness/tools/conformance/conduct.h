@@ -15,7 +15,7 @@ struct Finding {
 };
 
 struct Setup {
-  std::string device;   // simulated
+  std::string device = "sim:h200";
   std::string conf;     // of the backend pluggable
   double limit_s = 20;  // of each call of the plugin; a rule may take six times as long
   std::vector<std::string> rules = {};  // names; all where empty

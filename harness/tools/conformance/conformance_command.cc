@@ -41,10 +41,8 @@ struct ConformanceCommand {
   std::string baseline;  // another plugin: rules that it breaks fail nothing; empty = none
   std::vector<std::string> waivers;  // RULE=REASON
   std::string junit;                 // a file; empty = none
-  std::string device = "sim:h200";
-  double timeout_s = 20;
+  conformance::Setup setup;
   std::string format = "table";
-  std::vector<std::string> rules;
   std::vector<std::string> argv;  // of the program, for starting it again under a race detector
 };
 
@@ -53,13 +51,13 @@ void add_conformance(CLI::App* app, ConformanceCommand* command) {
             "The plugin: PATH.so, or pluggable:PATH.so[,MALLOC,FREE][,KEY:FUNCTION...] with "
             "the keys record_stream, trim and init")
       ->required();
-  add_default(app, "-d,--device", command->device, "D", "A simulated device, sim:NAME");
-  add_default(app, "--timeout", command->timeout_s, "S",
+  add_default(app, "-d,--device", command->setup.device, "D", "A simulated device, sim:NAME");
+  add_default(app, "--timeout", command->setup.limit_s, "S",
               "Seconds for each call of the plugin, 1 to 600; a rule may take six times as long")
       ->check(CLI::Range(1.0, 600.0));
   std::vector<std::string> names;
   for (const conformance::Rule& rule : conformance::all_rules()) names.emplace_back(rule.name);
-  add_value(app, "--rule", command->rules, "R", "Only these rules, by name")
+  add_value(app, "--rule", command->setup.rules, "R", "Only these rules, by name")
       ->check(CLI::IsMember(names));
   add_value(app, "--baseline", command->baseline, "PLUGIN",
             "An older build: only rules that it keeps and the plugin breaks fail, and only "
@@ -225,7 +223,7 @@ void print_table(const ConformanceCommand& command, const std::vector<JudgedRule
 void print_json(const ConformanceCommand& command, const std::vector<JudgedRule>& rules,
                 const std::set<std::string>& missing) {
   nlohmann::ordered_json json = {{"plugin", valid_utf8(command.plugin)},
-                                 {"device", command.device}};
+                                 {"device", command.setup.device}};
   for (const JudgedRule& rule : rules) {
     std::string word(word_of(rule.standing));
     if (word == "FAIL") word = "fail";
@@ -276,10 +274,9 @@ std::vector<Finding> findings_of(const ConformanceCommand& command, const std::s
   if (const auto error = simulated_plugin_error(read_pluggable_conf(conf).conf)) {
     throw UsageError(*error);
   }
-  std::vector<Finding> findings = conformance::conduct({.device = command.device,
-                                                        .conf = conf,
-                                                        .limit_s = command.timeout_s,
-                                                        .rules = command.rules});
+  conformance::Setup setup = command.setup;
+  setup.conf = conf;
+  std::vector<Finding> findings = conformance::conduct(setup);
   const bool serves = std::ranges::none_of(findings, [](const Finding& finding) {
     return finding.rule->name == "serves" && finding.answer.outcome == conformance::Outcome::Fail;
   });
@@ -291,14 +288,14 @@ std::vector<Finding> findings_of(const ConformanceCommand& command, const std::s
 // What the plugin alone breaks is held against it once more: it may have been the machine.
 std::vector<Finding> look_again(ConformanceCommand command, std::vector<Finding> findings,
                                 const std::vector<Finding>& baseline) {
-  command.rules.clear();
+  command.setup.rules.clear();
   for (std::size_t i = 0; i < findings.size(); ++i) {
     const bool fails = findings[i].answer.outcome == conformance::Outcome::Fail;
     if (fails && baseline[i].answer.outcome == conformance::Outcome::Pass) {
-      command.rules.emplace_back(findings[i].rule->name);
+      command.setup.rules.emplace_back(findings[i].rule->name);
     }
   }
-  if (command.rules.empty()) return findings;
+  if (command.setup.rules.empty()) return findings;
   for (const Finding& again : findings_of(command, command.plugin)) {
     const auto first = std::ranges::find(findings, again.rule, &Finding::rule);
     if (again.answer.outcome == conformance::Outcome::Pass) *first = again;
@@ -307,12 +304,12 @@ std::vector<Finding> look_again(ConformanceCommand command, std::vector<Finding>
 }
 
 ExitCode conformance_command(const ConformanceCommand& command) {
-  check_device(command.device);
-  if (!is_simulated(command.device)) {
+  check_device(command.setup.device);
+  if (!is_simulated(command.setup.device)) {
     throw UsageError({.what = "a plugin's rules are checked on a simulated device",
                       .where = "--device",
                       .wanted = "sim:NAME",
-                      .got = command.device,
+                      .got = command.setup.device,
                       .next = "on a GPU: allocmark run --verify whole"});
   }
   if (const std::string library = library_of(command.plugin); !library.empty()) {

@@ -52,8 +52,7 @@ std::string options() {
   return fmt::format(
       "detect_deadlocks=1:report_thread_leaks=0:report_signal_unsafe=0:"
       "die_after_fork=0:handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigill=0:handle_sigfpe="
-      "0:"
-      "{}:halt_on_error=0:exitcode=0",
+      "0:{}:halt_on_error=0:exitcode=0",
       own == nullptr ? "" : own);
 }
 

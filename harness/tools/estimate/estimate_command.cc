@@ -34,12 +34,7 @@ constexpr const char* kEstimateFooter =
     "  allocmark estimate train:config.json,batch=4,seq=1024,precision=bf16,checkpoint=full\n"
     "  allocmark estimate my_job.csv.gz --format json\n";
 
-struct EstimateCommand {
-  JobOptions job;
-};
-
-void add_estimate(CLI::App* app, EstimateCommand* command) {
-  JobOptions* const job = &command->job;
+void add_estimate(CLI::App* app, JobOptions* job) {
   add_value(app, "workload", job->workload, "W",
             "The job: a trace file, a workload as in 'run --workload', or one with a "
             "model's config.json, as train:PATH/config.json,batch=4")
@@ -67,8 +62,8 @@ EstimateSpec spec_of(const JobOptions& job) {
   return spec;
 }
 
-ExitCode run_estimate(const EstimateCommand& command) {
-  JobOptions job = command.job;
+ExitCode run_estimate(const JobOptions& options) {
+  JobOptions job = options;
   check_device(job.device);
   if (!is_simulated(job.device)) {
     throw UsageError({.what = "an estimate is made on a simulated device",

@@ -301,8 +301,8 @@ ExitCode fidelity_command(const FidelityCommand& command) {
   } else {
     fmt::print("{}", command.all ? overview(comparisons, confs) : table_of(comparisons.front()));
   }
-  const bool misses = std::any_of(comparisons.begin(), comparisons.end(),
-                                  [](const auto& own) { return !missed_targets(own).empty(); });
+  const bool misses = std::ranges::any_of(
+      comparisons, [](const auto& own) { return !missed_targets(own).empty(); });
   return command.all && misses ? ExitCode::Regression : ExitCode::Pass;
 }
 

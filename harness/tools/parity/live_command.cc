@@ -64,8 +64,8 @@ void print_totals(const LiveTotals& totals) {
   if (totals.order_dependent > 0) {
     fmt::print(
         "{} values of inactive_split counters differ where several streams had events done at "
-        "once: "
-        "PyTorch takes them in the order of a hash of the streams' handles, we in that of first "
+        "once: PyTorch takes them in the order of a hash of the streams' handles, we in that of "
+        "first "
         "use\n",
         totals.order_dependent);
   }

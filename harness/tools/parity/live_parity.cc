@@ -12,7 +12,6 @@
 #include "base/own_process.h"
 #include "harness/job/children.h"
 #include "harness/job/job.h"
-#include "harness/tools/parity/live_program.h"
 
 namespace allocmark {
 namespace {
@@ -49,7 +48,7 @@ ChildCommand command_for(const Program& program, const std::string& backend,
 
 struct Answers {
   std::string text;
-  std::string end;      // how the process ended; empty where as it should
+  std::string end{};    // how the process ended; empty where as it should
   std::string silence;  // why it went no further, where that is no decision of the allocator's
 };
 
@@ -72,7 +71,6 @@ Answers answers_of(const ChildOutcome& outcome, std::string_view backend,
                             .got = outcome.lost + outcome.stderr_tail});
   }
   Answers answers{.text = outcome.result,
-                  .end = {},
                   .silence = silence_of(outcome, backend, options.timeout_s)};
   // A line that was cut says nothing.
   if (!answers.silence.empty()) answers.text.resize(answers.text.rfind('\n') + 1);

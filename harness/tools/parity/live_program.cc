@@ -1,4 +1,5 @@
-#include "harness/tools/parity/live_program.h"
+// One side of the live comparison (live_parity.h).
+#include "harness/tools/parity/live_parity.h"
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -8,8 +9,8 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <type_traits>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "allocators/backend/backend.h"
@@ -37,61 +38,58 @@ constexpr std::uint64_t kFailureInterval = 10;
 // Pools and large reservations lie below, at addresses that are the same in every process.
 constexpr std::uint64_t kHeapAddressMin = 0x100000000000;
 
-// What the program needs beyond a Backend.
+// A backend, and what the program needs beyond one of those that have it.
 struct Subject {
-  std::unique_ptr<Backend> backend;
-  std::function<std::string(const std::string& conf)> change_settings;
-  std::function<void(std::uint64_t limit_bytes)> change_limit;
-  std::function<std::string()> last_failure_text;
-  std::function<std::uint64_t()> known_bug_count;
+  std::unique_ptr<Backend> backend{};
+  TorchBackend* torch = nullptr;      // the backend, or null
+  CachingBackend* caching = nullptr;  // likewise
+
+  // The text where it is refused. Another allocator knows none of PyTorch's settings.
+  [[nodiscard]] std::string change_settings(const std::string& conf) const {
+    if (torch != nullptr) return torch->change_settings(conf);
+    return caching != nullptr ? caching->change_settings(conf) : "";
+  }
+  void change_limit(std::uint64_t limit_bytes) const {
+    if (torch != nullptr) torch->change_limit(limit_bytes);
+    if (caching != nullptr) caching->change_limit(limit_bytes);
+  }
+  [[nodiscard]] std::string last_failure_text() const {
+    if (torch != nullptr) return torch->last_failure_text();
+    return caching != nullptr ? caching->last_failure_text() : "";
+  }
+  [[nodiscard]] std::uint64_t known_bug_count() const {
+    if (caching == nullptr) return 0;
+    return caching->split_release_count() + caching->pool_count_error_count();
+  }
 };
-
-template <typename Kind>
-Subject subject_of(std::unique_ptr<Kind> backend) {
-  Kind* const kind = backend.get();
-  Subject subject{
-      .backend = std::move(backend),
-      .change_settings = [kind](const std::string& conf) { return kind->change_settings(conf); },
-      .change_limit = [kind](std::uint64_t bytes) { kind->change_limit(bytes); },
-      .last_failure_text = [kind] { return kind->last_failure_text(); },
-      .known_bug_count = [] { return std::uint64_t{0}; }};
-  if constexpr (std::is_same_v<Kind, CachingBackend>) {
-    subject.known_bug_count = [kind] {
-      return kind->split_release_count() + kind->pool_count_error_count();
-    };
-  }
-  return subject;
-}
-
-Subject other_subject(const BackendEntry& entry) {
-  if (const std::string reason = entry.unavailable_reason(); !reason.empty()) {
-    throw EnvironmentError(
-        {.what = "the allocator cannot run here", .where = entry.name, .got = reason});
-  }
-  Subject subject{.backend = entry.make({}),
-                  .change_settings = [](const std::string& /*conf*/) { return std::string(); },
-                  .change_limit = [](std::uint64_t /*bytes*/) {},
-                  .last_failure_text = [] { return std::string(); },
-                  .known_bug_count = [] { return std::uint64_t{0}; }};
-  return subject;
-}
 
 Subject make_subject(std::string_view name, const std::string& conf) {
   const std::size_t at = name.find('@');
   const std::string release(at == std::string_view::npos ? "" : name.substr(at + 1));
-  if (family_of(name) == "torch")
-    return subject_of(std::make_unique<TorchBackend>(BackendOptions{.conf = conf}, release));
-  // Another allocator knows none of PyTorch's settings.
-  if (family_of(name) != "caching") return other_subject(find_backend(name));
-  const std::string allocator(name);
-  const caching::Rules& rules =
-      release.empty() ? caching::newest_rules() : caching::require_rules(release, allocator);
+  if (family_of(name) == "torch") {
+    auto torch = std::make_unique<TorchBackend>(BackendOptions{.conf = conf}, release);
+    TorchBackend* const own = torch.get();
+    return {.backend = std::move(torch), .torch = own};
+  }
+  if (family_of(name) != "caching") {
+    const BackendEntry& entry = find_backend(name);
+    if (const std::string reason = entry.unavailable_reason(); !reason.empty()) {
+      throw EnvironmentError(
+          {.what = "the allocator cannot run here", .where = entry.name, .got = reason});
+    }
+    return {.backend = entry.make({})};
+  }
+  const caching::Rules& rules = release.empty()
+                                    ? caching::newest_rules()
+                                    : caching::require_rules(release, std::string(name));
   const caching::PytorchConfig config = caching::parse_pytorch(conf, rules);
   if (!config.accepted()) {
     throw UsageError(
         {.what = "PyTorch does not accept the config string", .where = conf, .got = config.error});
   }
-  return subject_of(std::make_unique<CachingBackend>(config.settings, 0));
+  auto caching = std::make_unique<CachingBackend>(config.settings, 0);
+  CachingBackend* const own = caching.get();
+  return {.backend = std::move(caching), .caching = own};
 }
 
 std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
@@ -106,7 +104,7 @@ class Streams {
       ALLOCMARK_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
       handles_.push_back(stream);
     }
-    std::sort(handles_.begin(), handles_.end());
+    std::ranges::sort(handles_);
   }
   [[nodiscard]] cudaStream_t at(std::uint64_t index) const { return handles_.at(index); }
 

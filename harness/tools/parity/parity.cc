@@ -156,12 +156,13 @@ class Replay {
     if (expected.operation_count != operation_count) return;
     ++counters_at_;
     if (async_) expect_reserved_as_recorded(expected);
-    const FlatCounters ours(native_ ? flatten(native_->counters()) : flatten(async_->counters()));
+    const auto flat = native_ ? flatten(native_->counters()) : flatten(async_->counters());
+    const FlatCounters ours(flat.begin(), flat.end());
     for (const GoldenCounters::Entry& entry : expected.entries) {
       report_.decision_count += entry.value_count;
       report_.counter_count += entry.value_count;
-      const std::string difference = ours.difference(entry);
-      if (!difference.empty()) note("counter " + entry.name, show_values(entry), difference);
+      const std::string our_values = difference(ours, entry);
+      if (!our_values.empty()) note("counter " + entry.name, show_values(entry), our_values);
     }
     // The last operations of a trace may share one count with the line at the end.
     compare_counters(operation_count);

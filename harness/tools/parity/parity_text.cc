@@ -44,7 +44,7 @@ void cut(std::string& text, std::string_view begin_mark, std::string_view end_ma
 
 }  // namespace
 
-std::string FlatCounters::difference(const GoldenCounters::Entry& entry) const {
+std::string difference(const FlatCounters& values, const GoldenCounters::Entry& entry) {
   // Two values are what is there now and how many there have been.
   constexpr std::array<std::string_view, 2> kShortParts = {".current", ".allocated"};
   constexpr std::array<std::string_view, 4> kParts = {".current", ".peak", ".allocated", ".freed"};
@@ -53,8 +53,8 @@ std::string FlatCounters::difference(const GoldenCounters::Entry& entry) const {
     std::string name = full_name(entry.name);
     if (entry.value_count == 2) name += kShortParts[i];
     if (entry.value_count > 2) name += kParts[i];
-    const auto found = values_.find(name);
-    if (found == values_.end()) return "no counter " + name;
+    const auto found = values.find(name);
+    if (found == values.end()) return "no counter " + name;
     ours.values[i] = found->second;
   }
   return ours.values == entry.values ? "" : show_values(ours);

@@ -6,8 +6,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include "allocators/caching/allocator.h"
 #include "harness/tools/parity/golden.h"
@@ -15,18 +13,10 @@
 
 namespace allocmark::caching {
 
-// Counters by name, to be compared with a golden's entries.
-class FlatCounters {
- public:
-  explicit FlatCounters(const std::vector<std::pair<std::string, std::int64_t>>& flat)
-      : values_(flat.begin(), flat.end()) {}
-
-  // Our values where they differ from the entry's, as in the golden; empty where they are equal.
-  [[nodiscard]] std::string difference(const GoldenCounters::Entry& entry) const;
-
- private:
-  std::unordered_map<std::string, std::int64_t> values_;
-};
+// Our counters by name.
+using FlatCounters = std::unordered_map<std::string, std::int64_t>;
+// Our values where they differ from the entry's, as in the golden; empty where they are equal.
+[[nodiscard]] std::string difference(const FlatCounters& ours, const GoldenCounters::Entry& entry);
 
 [[nodiscard]] std::string show_values(const GoldenCounters::Entry& entry);  // "3/823/6796/6793"
 [[nodiscard]] std::string describe_operation(const allocmark::Event& event);

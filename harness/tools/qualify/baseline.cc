@@ -67,8 +67,7 @@ Baseline baseline_from_json(std::string_view text, const std::string& path) {
     Baseline baseline{.path = path,
                       .gpu_name = device.at("name").get<std::string>(),
                       .memory_bytes = device.at("total_bytes").get<std::uint64_t>(),
-                      .machine_gpu_count = device.value("machine_gpu_count", 1),
-                      .rows = {}};
+                      .machine_gpu_count = device.value("machine_gpu_count", 1)};
     for (const auto& [call, rows] : json.at("costs").items()) {
       for (const Json& row : lowest_level(rows)) baseline.rows[call].push_back(read_row(row));
     }
@@ -93,7 +92,7 @@ std::optional<Baseline> find_baseline(const std::string& folder, const std::stri
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     if (entry.path().extension() == ".json") paths.push_back(entry.path().string());
   }
-  std::sort(paths.begin(), paths.end());
+  std::ranges::sort(paths);
   std::optional<Baseline> best;
   const auto rank = [&](const Baseline& each) {
     return std::pair(std::abs(each.machine_gpu_count - machine_gpu_count), each.machine_gpu_count);

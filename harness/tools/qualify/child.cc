@@ -83,12 +83,6 @@ TestAnswer run_test(const TestSpec& spec) {
   return answer;
 }
 
-TestAnswer failure(std::string text) {
-  TestAnswer answer;
-  answer.failure = std::move(text);
-  return answer;
-}
-
 constexpr Job<TestSpec, TestAnswer> kTest{
     .name = "qualify",
     .what = "the test",
@@ -113,21 +107,20 @@ JobPlace place_of(const TestSpec& spec, const ChildPlan& plan) {
 
 TestAnswer answer_of(const ChildOutcome& outcome, double limit_s) {
   if (outcome.lost.empty() && outcome.timed_out) {
-    return failure(
-        fmt::format("did not end within {:.0f} s: a call hangs, or --time-limit is too "
-                    "short{}",
-                    limit_s, quoted_output(outcome)));
+    return {.failure = fmt::format(
+                "did not end within {:.0f} s: a call hangs, or --time-limit is too short{}",
+                limit_s, quoted_output(outcome))};
   }
-  if (end_of(outcome) != JobEnd::Done) return failure(end_text(outcome));
+  if (end_of(outcome) != JobEnd::Done) return {.failure = end_text(outcome)};
   try {
     std::string_view text = outcome.result;
-    const std::vector<TestAnswer> answers = take_answers(kTest, text);
-    if (answers.empty()) return failure("ended with exit code 0" + quoted_output(outcome));
-    TestAnswer answer = answers.front();
+    std::vector<TestAnswer> answers = take_answers(kTest, text);
+    if (answers.empty()) return {.failure = "ended with exit code 0" + quoted_output(outcome)};
+    TestAnswer& answer = answers.front();
     if (!answer.failure.empty()) answer.failure += quoted_output(outcome);
-    return answer;
+    return std::move(answer);
   } catch (const Error& error) {
-    return failure(error.what());
+    return {.failure = error.what()};
   }
 }
 

@@ -20,9 +20,9 @@
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/run/environment.h"
 #include "harness/tools/qualify/child.h"
+#include "harness/tools/qualify/gpu_facts.h"
 #include "harness/tools/qualify/judge.h"
 #include "harness/tools/qualify/monitor.h"
-#include "harness/tools/qualify/node_facts.h"
 
 namespace allocmark::qualify {
 namespace {

@@ -173,7 +173,7 @@ TestAnswer run_processes(const TestContext& context) {
       answer.failure = alone.failure.empty() ? together.failure : alone.failure;
       if (!answer.failure.empty()) return answer;
       alone_ns = alone.p50_ns.front();
-      const double slowest_ns = *std::max_element(together.p50_ns.begin(), together.p50_ns.end());
+      const double slowest_ns = *std::ranges::max_element(together.p50_ns);
       worst = std::max(worst, slowest_ns / (alone_ns * static_cast<double>(count)));
     }
     answer.figures.push_back(contention_figure(fmt::format("{} processes", count),

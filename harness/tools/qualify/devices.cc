@@ -56,7 +56,6 @@ TestAnswer run_devices(const TestContext& context) {
     ALLOCMARK_CUDA_CHECK(cudaGetDeviceProperties(&properties, i));
     answer.figures.push_back(
         {.name = properties.name,
-         .threshold = "",
          .value = static_cast<double>(properties.totalGlobalMem),
          .note = text_hash({properties.uuid.bytes, std::size(properties.uuid.bytes)})});
     say_who(i, properties, answer);

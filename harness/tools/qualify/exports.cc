@@ -109,7 +109,7 @@ OrderedJson health_event(const Report& report, const PlacedTest& entry) {
   std::vector<std::string> codes;
   for (const Figure& figure : test.figures) {
     const bool beyond = figure.verdict == Verdict::Warn || figure.verdict == Verdict::Fail;
-    const bool known = std::find(codes.begin(), codes.end(), figure.threshold) != codes.end();
+    const bool known = std::ranges::find(codes, figure.threshold) != codes.end();
     if (beyond && !known) codes.push_back(figure.threshold);
   }
   return {{"version", 1},

@@ -1,4 +1,4 @@
-// Small questions about the current GPU that several tests ask.
+// Small questions about the current GPU and the machine that several tests ask.
 #pragma once
 
 #include <cstdint>
@@ -31,5 +31,12 @@ namespace allocmark::qualify {
 // A figure that could not be measured.
 [[nodiscard]] Figure unmeasured(std::string name, std::string threshold, std::string why,
                                 bool optional = false);
+
+// "Supermicro SYS-821GE-TNHR"; empty where the system does not tell, as in most containers.
+[[nodiscard]] std::string machine_type();
+
+// Fills in the node's facts: its name is `name`, or the host's where that is empty. Nothing: the
+// report is to be anonymous, and what would tell a GPU from all others is taken out.
+void name_node(Report& report, const std::optional<std::string>& name);
 
 }  // namespace allocmark::qualify

@@ -39,7 +39,7 @@ Figure seen_figure(const TestContext& context, const char* name, const char* rea
                    const char* threshold) {
   const std::optional<double> seen = reading_of(context, std::string("during.") + reading);
   if (!seen) return unmeasured(name, threshold, "NVML did not tell during the tests", true);
-  return {.name = name, .threshold = threshold, .value = seen, .note = {}};
+  return {.name = name, .threshold = threshold, .value = seen};
 }
 
 Figure clock_share(const TestContext& context, const Nvml& nvml) {

@@ -143,10 +143,7 @@ void check_on_simcuda(const SimcuApi& simcu, const std::vector<TakenBlock>& bloc
 }
 
 Figure speed_figure(const char* name, std::uint64_t bytes, double seconds) {
-  return {.name = name,
-          .threshold = "",
-          .value = static_cast<double>(bytes) / seconds / 1e9,
-          .note = "GB/s"};
+  return {.name = name, .value = static_cast<double>(bytes) / seconds / 1e9, .note = "GB/s"};
 }
 
 }  // namespace

@@ -53,16 +53,14 @@ std::string figure_reason(const Figure& figure) {
 }
 
 const Figure* worst_figure(const std::vector<Figure>& figures) {
-  const auto worst =
-      std::max_element(figures.begin(), figures.end(),
-                       [](const Figure& a, const Figure& b) { return a.verdict < b.verdict; });
+  const auto worst = std::ranges::max_element(
+      figures, [](const Figure& a, const Figure& b) { return a.verdict < b.verdict; });
   return worst == figures.end() ? nullptr : &*worst;
 }
 
 const Figure* find_unmeasured(const std::vector<Figure>& figures) {
-  const auto found = std::find_if(figures.begin(), figures.end(), [](const Figure& figure) {
-    return !figure.value && !figure.optional;
-  });
+  const auto found = std::ranges::find_if(
+      figures, [](const Figure& figure) { return !figure.value && !figure.optional; });
   return found == figures.end() ? nullptr : &*found;
 }
 
@@ -116,7 +114,7 @@ constexpr std::string_view kWaitFor[] = {
 
 bool passes_by_itself(const TestResult& test, Verdict fails_from) {
   if (test.test != kPreconditionsTest) return false;
-  return std::all_of(test.figures.begin(), test.figures.end(), [&](const Figure& figure) {
+  return std::ranges::all_of(test.figures, [&](const Figure& figure) {
     return figure.verdict < fails_from || std::find(std::begin(kWaitFor), std::end(kWaitFor),
                                                     figure.threshold) != std::end(kWaitFor);
   });
@@ -145,7 +143,6 @@ TestResult failed(const TestEnd& end, const std::string& reason) {
           .gpu = end.gpu,
           .verdict = Verdict::Fail,
           .reason = reason,
-          .figures = {},
           .wall_s = end.wall_s};
 }
 

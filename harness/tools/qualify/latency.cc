@@ -51,9 +51,8 @@ Figure ratio_figure(const std::string& name, const char* threshold, double ns, d
 const BaselineRow* find_row(const std::vector<BaselineRow>& rows, const std::string& call,
                             std::uint64_t size_bytes) {
   if (call.ends_with(".slab")) return rows.empty() ? nullptr : &rows.back();
-  const auto found = std::find_if(rows.begin(), rows.end(), [&](const BaselineRow& row) {
-    return row.size_bytes == size_bytes;
-  });
+  const auto found = std::ranges::find_if(
+      rows, [&](const BaselineRow& row) { return row.size_bytes == size_bytes; });
   return found == rows.end() ? nullptr : &*found;
 }
 
@@ -89,10 +88,7 @@ std::string name_of(const std::string& call, std::uint64_t size) {
 }
 
 Figure reported_figure(const std::string& name, double ns, const std::string& why) {
-  return {.name = name,
-          .threshold = "",
-          .value = ns,
-          .note = fmt::format("ns; {}: {}", kOnlyReported, why)};
+  return {.name = name, .value = ns, .note = fmt::format("ns; {}: {}", kOnlyReported, why)};
 }
 
 // Against the machines of its kind; nothing where too few are known.

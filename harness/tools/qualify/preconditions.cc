@@ -17,7 +17,7 @@ Figure from_nvml(const Nvml& nvml, const char* name, const char* reading_name,
                  const char* threshold) {
   const NvmlReading reading = nvml.read(reading_name);
   if (!reading.value) return unmeasured(name, threshold, reading.problem, reading.is_unsupported);
-  return {.name = name, .threshold = threshold, .value = reading.value, .note = {}};
+  return {.name = name, .threshold = threshold, .value = reading.value};
 }
 
 struct Share {
@@ -87,8 +87,7 @@ TestAnswer run_preconditions(const TestContext& context) {
   answer.figures.push_back(
       {.name = "free memory",
        .threshold = "preconditions.free_share",
-       .value = static_cast<double>(free_bytes) / static_cast<double>(memory_bytes),
-       .note = {}});
+       .value = static_cast<double>(free_bytes) / static_cast<double>(memory_bytes)});
   return answer;
 }
 

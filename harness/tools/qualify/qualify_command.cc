@@ -87,12 +87,10 @@ void add_qualify(CLI::App* app, QualifyCommand* command) {
   add_output(app, command);
   app->footer(
       "\nVerdicts: PASS, WARN, FAIL, SKIP per GPU and test; a precondition that is not met is "
-      "never a "
-      "PASS.\nExit codes: 0 PASS or WARN; 1 a GPU is unfit: replace or drain it; 2 usage; "
+      "never a PASS.\nExit codes: 0 PASS or WARN; 1 a GPU is unfit: replace or drain it; 2 usage; "
       "4 not ready, try again later:\nno GPU, or another process, heat or an old driver is in the "
       "way, and nothing else failed.\nNothing on the machine is changed. GPUs that other programs "
-      "use are not "
-      "touched.\n");
+      "use are not touched.\n");
 }
 
 qualify::ConductOptions options_of(const QualifyCommand& command) {

@@ -93,8 +93,7 @@ TestAnswer run_recovery(const TestContext& context) {
          .note = fmt::format("{} times, {}", rounds.count(), format_bytes(taken_bytes_min))});
     answer.figures.push_back({.name = fmt::format("{}, memory lost", way->name()),
                               .threshold = "recovery.lost_bytes",
-                              .value = lost(first.free_bytes_after, last.free_bytes_after),
-                              .note = {}});
+                              .value = lost(first.free_bytes_after, last.free_bytes_after)});
   }
   return answer;
 }

@@ -31,8 +31,7 @@ Spread read_spread(const OrderedJson& json) {
                 .machine_type = json.at("machine_type").get<std::string>(),
                 .driver_version = json.at("driver_version").get<std::string>(),
                 .machine_count = json.at("machine_count").get<std::uint64_t>(),
-                .memory_bytes = json.at("memory_bytes").get<std::uint64_t>(),
-                .rows = {}};
+                .memory_bytes = json.at("memory_bytes").get<std::uint64_t>()};
   for (const auto& [name, row] : json.at("figures").items()) spread.rows[name] = read_row(row);
   return spread;
 }

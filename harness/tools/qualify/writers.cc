@@ -173,17 +173,16 @@ std::string render_junit(const Report& report, Verdict fails_from) {
 std::string render_one_line(const Report& report) {
   const std::vector<PlacedTest> tests = all_tests(report);
   const std::string node = report.node.name.empty() ? "this node" : report.node.name;
-  const auto worst = std::max_element(
-      tests.begin(), tests.end(),
-      [](const PlacedTest& a, const PlacedTest& b) { return a.test->verdict < b.test->verdict; });
+  const auto worst = std::ranges::max_element(tests, [](const PlacedTest& a, const PlacedTest& b) {
+    return a.test->verdict < b.test->verdict;
+  });
   if (worst == tests.end() || worst->test->verdict <= Verdict::Pass) {
     return fmt::format("{}: {} GPUs of {}, level {}, {:.0f} s\n", to_string(report.verdict),
                        report.gpus.size(), printable(node), report.level, report.wall_s);
   }
   const TestResult& test = *worst->test;
-  const auto others = std::count_if(tests.begin(), tests.end(), [](const PlacedTest& placed) {
-    return placed.test->verdict >= Verdict::Warn;
-  });
+  const auto others = std::ranges::count_if(
+      tests, [](const PlacedTest& placed) { return placed.test->verdict >= Verdict::Warn; });
   std::string place = printable(node);
   if (worst->gpu != nullptr) {
     const GpuFacts& facts = worst->gpu->facts;

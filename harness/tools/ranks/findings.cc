@@ -32,8 +32,7 @@ void find_failures(const std::vector<RankRow>& rows, std::vector<RankFinding>* f
   const RankFailure& failure = *first->failure;
   std::string text = fmt::format(
       "rank {} runs out of memory{} {}, at event {}: asks for {} with {} free on its device, has "
-      "{} "
-      "live of {} reserved",
+      "{} live of {} reserved",
       first->number, failed_count > 1 ? " first," : "", where_text(failure.step),
       failure.event_index, format_bytes(failure.asked_bytes), format_bytes(failure.free_bytes),
       format_bytes(failure.live_bytes), format_bytes(failure.reserved_bytes));

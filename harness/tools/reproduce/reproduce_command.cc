@@ -13,11 +13,8 @@ namespace {
 
 struct ReproduceCommand {
   std::string bundle;  // an archive, a folder or a results file
-  std::string device;  // empty: the run's own
-  std::string out;     // empty: the run of here is not kept
   std::string format = "table";
-  std::uint32_t job_count = 0;
-  bool trusted = false;
+  ReproduceOptions options;
 };
 
 void add_reproduce(CLI::App* app, ReproduceCommand* command) {
@@ -25,16 +22,16 @@ void add_reproduce(CLI::App* app, ReproduceCommand* command) {
             "What 'allocmark bundle' wrote, the folder it was unpacked to, a run's folder, or "
             "its results.jsonl")
       ->required();
-  add_value(app, "--on", command->device, "DEVICE",
+  add_value(app, "--on", command->options.device, "DEVICE",
             "Run its cells on this device instead, and compare what does not hang on it: "
             "failed requests, bytes, placements, counters");
-  add_value(app, "--jobs", command->job_count, "N",
+  add_value(app, "--jobs", command->options.job_count, "N",
             "Cells at a time; default: all cores on a simulated device, 1 on a GPU")
       ->check(CLI::Range(std::uint32_t{1}, std::uint32_t{1024}));
-  app->add_flag("--trust", command->trusted,
+  app->add_flag("--trust", command->options.trusted,
                 "Open the trace files and load the libraries that the bundle names: for one of "
                 "your own");
-  add_value(app, "-o,--out", command->out, "DIR",
+  add_value(app, "-o,--out", command->options.folder, "DIR",
             "Keep the run of here in this folder, for 'compare' and 'report'; it must be new "
             "or empty");
   add_format(app, &command->format, "table or json", {"table", "json"});
@@ -50,12 +47,9 @@ void add_reproduce(CLI::App* app, ReproduceCommand* command) {
 }
 
 ExitCode reproduce_command(const ReproduceCommand& command) {
-  const Reproduction made =
-      reproduce(read_published(command.bundle), {.program_path = own_program_path(),
-                                                 .device = command.device,
-                                                 .folder = command.out,
-                                                 .job_count = command.job_count,
-                                                 .trusted = command.trusted});
+  ReproduceOptions options = command.options;
+  options.program_path = own_program_path();
+  const Reproduction made = reproduce(read_published(command.bundle), options);
   fmt::print("{}",
              command.format == "json" ? render_reproduction_json(made) : render_reproduction(made));
   return exit_code_of(made);

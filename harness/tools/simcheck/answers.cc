@@ -1,4 +1,5 @@
-#include "harness/tools/simcheck/answers.h"
+// One side of the check (simcheck.h).
+#include "harness/tools/simcheck/simcheck.h"
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>

@@ -63,10 +63,7 @@ void leave_little(Program& program, double factor) {
 
 Program random_program(std::uint64_t seed, std::uint64_t event_count) {
   Random random(seed);
-  Program program{.name = fmt::format("seed {}", seed),
-                  .stream_count = seed % 2 == 0 ? 3U : 1U,
-                  .capacity_bytes = 0,
-                  .events = {}};
+  Program program{.name = fmt::format("seed {}", seed), .stream_count = seed % 2 == 0 ? 3U : 1U};
   std::vector<std::uint64_t> live;
   for (std::uint64_t i = 0; i < event_count; ++i) {
     program.events.push_back(random_event(random, live, i + 1, program.stream_count));
@@ -77,7 +74,7 @@ Program random_program(std::uint64_t seed, std::uint64_t event_count) {
 
 Program read_program(const std::string& workload, std::uint64_t event_count_max, bool full) {
   const std::unique_ptr<EventSource> source = open_workload_with_kernels(workload, 1);
-  Program program{.name = workload, .stream_count = 1, .capacity_bytes = 0, .events = {}};
+  Program program{.name = workload};
   for (std::span<const Event> batch = source->next();
        !batch.empty() && program.events.size() < event_count_max; batch = source->next()) {
     program.events.insert(program.events.end(), batch.begin(), batch.end());

@@ -14,7 +14,7 @@ struct Program {
   std::string name;  // "seed 7", or the trace's
   std::uint32_t stream_count = 1;
   std::uint64_t capacity_bytes = 0;  // left on the device; 0: all
-  std::vector<Event> events;
+  std::vector<Event> events{};
   friend bool operator==(const Program&, const Program&) = default;
 };
 

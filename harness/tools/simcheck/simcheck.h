@@ -9,9 +9,26 @@
 #include <string>
 #include <vector>
 
-#include "harness/tools/simcheck/answers.h"
+#include "harness/tools/simcheck/program.h"
 
 namespace allocmark::simcheck {
+
+struct Setting {
+  std::string allocator, conf;
+  friend bool operator==(const Setting&, const Setting&) = default;
+};
+
+struct Job {
+  Setting setting;
+  Program program;
+  friend bool operator==(const Job&, const Job&) = default;
+};
+
+// One side of the check (answers.cc): runs all jobs on this process's device, one after the other,
+// and hands over a line for each event: where an allocation landed relative to the first one of its
+// area ("oom", "null"), and the device's bytes in use. After each job comes the line ".". Throws
+// what the backend throws.
+void run_jobs(const std::vector<Job>& jobs, const std::function<void(const std::string&)>& sink);
 
 // The answers of all jobs on one side (0 or 1), a text for each: lines of run_jobs. Where the
 // process ended early, the last text ends with the line "! REASON", and later jobs have no text.

@@ -181,8 +181,7 @@ ExitCode simcheck_command(const SimcheckCommand& command) {
   if (unanswered == 0) return ExitCode::Pass;
   fmt::print(
       "{} runs of a program broke on both devices, were not done within {:.0f} s, or an earlier "
-      "one "
-      "ended their process: nothing is known of them\n",
+      "one ended their process: nothing is known of them\n",
       unanswered, kTimeoutS);
   return ExitCode::CellsIncomplete;
 }

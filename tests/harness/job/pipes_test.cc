@@ -20,7 +20,7 @@
 #include "harness/tools/qualify/child.h"
 #include "harness/tools/ranks/ranks.h"
 #include "harness/tools/run/soak/soak_file.h"
-#include "harness/tools/simcheck/answers.h"
+#include "harness/tools/simcheck/simcheck.h"
 #include "harness/tools/threads/threads.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"

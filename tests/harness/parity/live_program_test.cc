@@ -1,6 +1,6 @@
 // Goal: what the live comparison says depends on decisions alone, not on how often each side calls
 // the runtime.
-#include "harness/tools/parity/live_program.h"
+#include "harness/tools/parity/live_parity.h"
 
 #include <algorithm>
 #include <cstdint>

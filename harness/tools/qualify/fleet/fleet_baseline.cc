@@ -44,13 +44,12 @@ qualify::Spread spread_of(const Key& key, const Collected& collected) {
                          .machine_type = std::get<1>(key),
                          .driver_version = std::get<2>(key),
                          .machine_count = collected.machines.size(),
-                         .memory_bytes = collected.memory_bytes,
-                         .rows = {}};
+                         .memory_bytes = collected.memory_bytes};
   for (const auto& [name, machines] : collected.values) {
     std::vector<double> values;
     for (const auto& [machine, all] : machines) values.push_back(median(all));
     spread.rows[name] = {.median_ns = median(values),
-                         .slowest_ns = *std::max_element(values.begin(), values.end()),
+                         .slowest_ns = *std::ranges::max_element(values),
                          .machine_count = values.size()};
   }
   return spread;

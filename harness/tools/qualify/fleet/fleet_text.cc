@@ -40,8 +40,7 @@ std::string row_text(const NodeRow& row) {
 
 std::size_t count_of(const Fleet& fleet, Action action) {
   return static_cast<std::size_t>(
-      std::count_if(fleet.rows.begin(), fleet.rows.end(),
-                    [&](const NodeRow& row) { return row.action == action; }));
+      std::ranges::count_if(fleet.rows, [&](const NodeRow& row) { return row.action == action; }));
 }
 
 Json to_json(const Outlier& outlier) {

@@ -78,7 +78,7 @@ std::vector<std::string> run_folders(const std::vector<std::string>& paths) {
     for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
       if (is_run(entry.path())) inside.push_back(entry.path().string());
     }
-    std::sort(inside.begin(), inside.end());
+    std::ranges::sort(inside);
     runs.insert(runs.end(), inside.begin(), inside.end());
   }
   return runs;

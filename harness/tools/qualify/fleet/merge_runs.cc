@@ -52,8 +52,8 @@ std::vector<std::string> plan_differences(const RunManifest& a, const RunManifes
   const std::set<std::string> ids_a = ids_of(a);
   const std::set<std::string> ids_b = ids_of(b);
   if (ids_a != ids_b) {
-    const auto foreign = std::count_if(ids_b.begin(), ids_b.end(),
-                                       [&](const std::string& id) { return !ids_a.contains(id); });
+    const auto foreign =
+        std::ranges::count_if(ids_b, [&](const std::string& id) { return !ids_a.contains(id); });
     differences.push_back(fmt::format("cells of the plan: {} and {}, of which {} are others",
                                       ids_a.size(), ids_b.size(), foreign));
   }
@@ -67,8 +67,7 @@ void refuse_foreign(const Shard& first, const Shard& other, bool any_machine) {
     if (!any_machine || !tells_machines_apart(difference)) differences.push_back(difference);
   }
   if (differences.empty()) return;
-  const bool only_machines =
-      std::all_of(differences.begin(), differences.end(), tells_machines_apart);
+  const bool only_machines = std::ranges::all_of(differences, tells_machines_apart);
   throw UsageError(
       {.what = "these folders hold no shards of one run",
        .where = first.path + " and " + other.path,
@@ -160,12 +159,7 @@ MergedRun merge_runs(const std::vector<Shard>& shards, bool any_machine) {
     }
   }
   MergedRun run{.manifest = shards.front().manifest,
-                .environment = shards.front().file.environment,
-                .cells = {},
-                .duplicates = {},
-                .conflicts = {},
-                .missing = {},
-                .unfinished = {}};
+                .environment = shards.front().file.environment};
   run.manifest.timelines = false;  // they stay with the shards
   note_machines(shards, run.environment);
   for (const CellKey& key : run.manifest.cells) {

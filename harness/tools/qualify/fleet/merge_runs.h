@@ -24,11 +24,11 @@ struct Shard {
 struct MergedRun {
   RunManifest manifest;
   Environment environment;
-  std::vector<CellResult> cells;        // of the plan, in its order, where some shard has one
-  std::vector<std::string> duplicates;  // finished in two shards with the same exact numbers
-  std::vector<std::string> conflicts;   // the same, but exact numbers differ
-  std::vector<std::string> missing;     // no shard has it
-  std::vector<std::string> unfinished;  // crashed, timed out, failed or interrupted
+  std::vector<CellResult> cells{};        // of the plan, in its order, where some shard has one
+  std::vector<std::string> duplicates{};  // finished in two shards with the same exact numbers
+  std::vector<std::string> conflicts{};   // the same, but exact numbers differ
+  std::vector<std::string> missing{};     // no shard has it
+  std::vector<std::string> unfinished{};  // crashed, timed out, failed or interrupted
 };
 
 // `any_machine`: shards may come from several machines whose processor, GPU model and driver are

@@ -104,8 +104,7 @@ NodeRow read_rest(const fs::path& folder) {
   if (fs::is_regular_file(tests, error)) {
     const std::string lines = read_file(tests.string(), kReportInput);
     row.status = NodeStatus::CutShort;
-    row.problem =
-        fmt::format("it was ended after {} tests", std::count(lines.begin(), lines.end(), '\n'));
+    row.problem = fmt::format("it was ended after {} tests", std::ranges::count(lines, '\n'));
   }
   return row;
 }
@@ -144,7 +143,7 @@ void add_path(const std::string& text, const ReadOptions& options, std::vector<N
         nodes.push_back(entry.path());
       }
     }
-    std::sort(nodes.begin(), nodes.end());
+    std::ranges::sort(nodes);
   }
   for (const fs::path& node : nodes) rows.push_back(read_node(node, options));
 }
@@ -162,7 +161,7 @@ void find_namesakes(std::vector<NodeRow>& rows) {
     if (row.report) by_name[row.name].push_back(&row);
   }
   for (auto& [name, same] : by_name) {
-    std::sort(same.begin(), same.end(), [](const NodeRow* a, const NodeRow* b) {
+    std::ranges::sort(same, [](const NodeRow* a, const NodeRow* b) {
       return a->report->finished_utc > b->report->finished_utc;
     });
     for (std::size_t i = 1; i < same.size(); ++i) {
@@ -293,8 +292,8 @@ std::vector<NodeRow> read_nodes(const std::vector<std::string>& paths, const Rea
   find_namesakes(rows);
   find_other_times(rows, options.within_s);
   add_silent(options.expected, rows);
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const NodeRow& a, const NodeRow& b) { return a.name < b.name; });
+  std::ranges::stable_sort(rows,
+                           [](const NodeRow& a, const NodeRow& b) { return a.name < b.name; });
   return rows;
 }
 

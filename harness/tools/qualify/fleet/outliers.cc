@@ -174,10 +174,9 @@ std::vector<Kind> find_outliers(std::vector<NodeRow>& rows, const OutlierLimits&
                      .is_compared = enough});
   }
   for (NodeRow& row : rows) {
-    std::stable_sort(row.outliers.begin(), row.outliers.end(),
-                     [](const Outlier& a, const Outlier& b) {
-                       return std::tie(a.verdict, a.z) > std::tie(b.verdict, b.z);
-                     });
+    std::ranges::stable_sort(row.outliers, [](const Outlier& a, const Outlier& b) {
+      return std::tie(a.verdict, a.z) > std::tie(b.verdict, b.z);
+    });
   }
   return kinds;
 }
@@ -185,10 +184,8 @@ std::vector<Kind> find_outliers(std::vector<NodeRow>& rows, const OutlierLimits&
 std::string limits_text(const OutlierLimits& limits) {
   return fmt::format(
       "WARN where z > {} and {} times the median, FAIL where z > {} and {} times; the mean over "
-      "all "
-      "calls of a GPU: z > {} and {} times, z > {} and {} times; z on a logarithmic scale, its "
-      "unit "
-      "1.4826 median distances, at least {:.0f} %; at least {} GPUs of a kind",
+      "all calls of a GPU: z > {} and {} times, z > {} and {} times; z on a logarithmic scale, its "
+      "unit 1.4826 median distances, at least {:.0f} %; at least {} GPUs of a kind",
       limits.one.warn_z, limits.one.warn_factor, limits.one.fail_z, limits.one.fail_factor,
       limits.all.warn_z, limits.all.warn_factor, limits.all.fail_z, limits.all.fail_factor,
       limits.spread_min * 100, limits.gpu_count_min);
