@@ -158,17 +158,8 @@ TableRows capture_rows(const EstimateAnswer& answer) {
 }  // namespace
 
 const char* fit_word(CardFit fit) {
-  switch (fit) {
-    case CardFit::WithRoom:
-      return "fits";
-    case CardFit::AfterFlush:
-      return "fits, flushing";
-    case CardFit::Unsure:
-      return "unsure";
-    case CardFit::No:
-      break;
-  }
-  return "does not fit";
+  constexpr const char* kWords[] = {"fits", "fits, flushing", "unsure", "does not fit"};
+  return kWords[static_cast<std::size_t>(fit)];
 }
 
 CardFit fit_of(const JobEstimate& estimate, const SettingEstimate& setting,

@@ -2,6 +2,7 @@
 #include "harness/tools/qualify/writers.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <map>
@@ -129,17 +130,8 @@ OrderedJson health_event(const Report& report, const PlacedTest& entry) {
 
 // The words of DCGM.
 std::string_view dcgm_status(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::Pass:
-      return "Pass";
-    case Verdict::Warn:
-      return "Warn";
-    case Verdict::Fail:
-      return "Fail";
-    case Verdict::Skip:
-      break;
-  }
-  return "Skip";
+  constexpr std::array<std::string_view, 4> kWords = {"Skip", "Pass", "Warn", "Fail"};
+  return kWords.at(static_cast<std::size_t>(verdict));
 }
 
 OrderedJson dcgm_result(const PlacedTest& entry) {
@@ -220,23 +212,17 @@ std::string render_superbench(const Report& report) {
 
 std::string render_dcgm(const Report& report) {
   std::map<std::string, std::size_t> places;
+  std::vector<Verdict> worst;  // by place
   OrderedJson tests = OrderedJson::array();
   for (const PlacedTest& entry : all_tests(report)) {
     const std::string id = test_id(*entry.test);
-    const auto [place, is_new] = places.emplace(id, tests.size());
+    const auto [at, is_new] = places.emplace(id, tests.size());
+    const std::size_t place = at->second;
     if (is_new) tests.push_back({{"name", id}, {"results", OrderedJson::array()}});
-    tests[place->second]["results"].push_back(dcgm_result(entry));
-    OrderedJson& summary = tests[place->second]["test_summary"];
-    const auto worst = [&](std::string_view status) {
-      return std::any_of(
-          tests[place->second]["results"].begin(), tests[place->second]["results"].end(),
-          [&](const OrderedJson& result) { return result.at("status") == OrderedJson(status); });
-    };
-    for (const Verdict verdict : {Verdict::Fail, Verdict::Warn, Verdict::Pass, Verdict::Skip}) {
-      if (!worst(dcgm_status(verdict))) continue;
-      summary["status"] = dcgm_status(verdict);
-      break;
-    }
+    if (is_new) worst.push_back(entry.test->verdict);
+    worst[place] = std::max(worst[place], entry.test->verdict);
+    tests[place]["results"].push_back(dcgm_result(entry));
+    tests[place]["test_summary"]["status"] = dcgm_status(worst[place]);
   }
   OrderedJson entities = OrderedJson::array();
   for (const GpuReport& gpu : report.gpus) {

@@ -2,6 +2,7 @@
 #include "harness/tools/qualify/judge.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -121,17 +122,8 @@ bool passes_by_itself(const TestResult& test, Verdict fails_from) {
 }
 
 std::string_view to_string(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::Skip:
-      return "SKIP";
-    case Verdict::Pass:
-      return "PASS";
-    case Verdict::Warn:
-      return "WARN";
-    case Verdict::Fail:
-      return "FAIL";
-  }
-  return "?";
+  constexpr std::array<std::string_view, 4> kNames = {"SKIP", "PASS", "WARN", "FAIL"};
+  return kNames.at(static_cast<std::size_t>(verdict));
 }
 
 std::string test_id(const TestResult& result) {
