@@ -1,5 +1,5 @@
-// See findings.h.
-#include "harness/tools/ranks/findings.h"
+// What sets one rank apart (ranks.h).
+#include "harness/tools/ranks/ranks.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

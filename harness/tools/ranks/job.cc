@@ -1,5 +1,5 @@
-// See job.h.
-#include "harness/tools/ranks/job.h"
+// The ranks of a job (ranks.h).
+#include "harness/tools/ranks/ranks.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -5,6 +5,7 @@
 // nothing, and its times are virtual.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -74,7 +75,48 @@ struct RankRow {
 // allocator that cannot do it) and EnvironmentError (too few devices).
 [[nodiscard]] std::vector<RankRow> run_ranks(const RanksSpec& spec);
 
-// The same in a process of its own, which has the CUDA runtime and as many simulated devices as
+// A job's ranks from the words of a command line: one workload whose text says how many ranks there
+// are (train with dp, tp, pp), or a workload for each rank (job.cc).
+
+// As many as simulated devices (SIMCUDA_DEVICES).
+inline constexpr std::size_t kRankCountMax = 16;
+
+struct JobWords {
+  std::vector<std::string> workloads;   // one for the job, or one for each rank
+  std::vector<std::uint32_t> chosen{};  // of the job's ranks; empty: all
+  std::string capacity = "unlimited";   // of every rank
+  // "2=6GiB", "3=WORKLOAD": what one rank has instead.
+  std::vector<std::string> rank_capacities{}, rank_workloads{};
+};
+
+// Throws UsageError.
+[[nodiscard]] std::vector<RankSpec> ranks_of(const JobWords& words);
+
+// What sets one rank apart from the others, in sentences: who failed first, who waits for it, whose
+// memory is smallest, who takes most, whose live bytes grow, for whom the others wait
+// (findings.cc).
+
+enum class FindingKind : std::uint8_t { Failed, Waits, Smaller, Most, Grows, Late };
+
+struct RankFinding {
+  FindingKind kind = FindingKind::Failed;
+  std::uint32_t rank = 0;  // its number in the job
+  std::string text;        // one line
+};
+
+// "failed", "waits", "smaller", "most", "grows", "late".
+[[nodiscard]] const char* finding_name(FindingKind kind);
+
+// A difference is told from here on (README.md explains each).
+inline constexpr double kMostRatioMin = 1.10;  // the most device memory over the least
+inline constexpr std::uint64_t kGrowthBytesMin = std::uint64_t{1}
+                                                 << 20;  // a step, more than others
+inline constexpr double kLateShareMin = 0.05;  // of the job's time that all others wait for it
+
+// In the order of the kinds. Ranks that wait for one that failed share a line.
+[[nodiscard]] std::vector<RankFinding> findings_of(const std::vector<RankRow>& rows);
+
+// run_ranks in a process of its own, which has the CUDA runtime and as many simulated devices as
 // there are ranks. What the child throws is thrown here.
 [[nodiscard]] std::vector<RankRow> run_ranks_in_child(const RanksSpec& spec,
                                                       const std::string& device);

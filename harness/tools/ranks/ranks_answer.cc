@@ -11,7 +11,6 @@
 #include "base/field_count.h"
 #include "base/json_text.h"
 #include "harness/job/job.h"
-#include "harness/tools/ranks/findings.h"
 #include "results/columns/text.h"
 
 namespace allocmark {

@@ -12,7 +12,6 @@
 #include "harness/shell/question/job_release.h"
 #include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"
-#include "harness/tools/ranks/job.h"
 #include "harness/tools/ranks/ranks.h"
 
 namespace allocmark {

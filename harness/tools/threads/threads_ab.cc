@@ -1,5 +1,5 @@
-// See threads_ab.h.
-#include "harness/tools/threads/threads_ab.h"
+// Two allocators under the same threads (threads.h).
+#include "harness/tools/threads/threads.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -16,7 +16,6 @@
 #include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"
 #include "harness/tools/threads/threads.h"
-#include "harness/tools/threads/threads_ab.h"
 
 namespace allocmark {
 namespace {

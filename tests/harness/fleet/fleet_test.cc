@@ -14,8 +14,7 @@
 #include <nlohmann/json.hpp>
 #include "base/output_file.h"
 #include "base/random.h"
-#include "harness/tools/qualify/fleet/fleet_baseline.h"
-#include "harness/tools/qualify/fleet/fleet_text.h"
+#include "harness/tools/qualify/fleet/fleet.h"
 #include "harness/tools/qualify/fleet/outliers.h"
 #include "harness/tools/qualify/judge.h"
 #include "harness/tools/qualify/report_json.h"

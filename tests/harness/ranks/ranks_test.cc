@@ -12,8 +12,6 @@
 
 #include "base/error.h"
 #include "base/link_time.h"
-#include "harness/tools/ranks/findings.h"
-#include "harness/tools/ranks/job.h"
 #include "harness/tools/ranks/ranks.h"
 #include "tests/catch.h"
 #include "tests/support/text_checks.h"

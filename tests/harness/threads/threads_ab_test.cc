@@ -1,6 +1,6 @@
 // Goal: of two sides under the same threads, what is worse in every round is said, and the same
 // thing twice is not; a block that two hold is found. Method: rows and calls made by hand.
-#include "harness/tools/threads/threads_ab.h"
+#include "harness/tools/threads/threads.h"
 
 #include <cstdint>
 #include <string>

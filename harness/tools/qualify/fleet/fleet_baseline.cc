@@ -1,5 +1,5 @@
-// See fleet_baseline.h.
-#include "harness/tools/qualify/fleet/fleet_baseline.h"
+// A baseline from many machines (fleet.h).
+#include "harness/tools/qualify/fleet/fleet.h"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,5 @@
-// See fleet_text.h.
-#include "harness/tools/qualify/fleet/fleet_text.h"
+// What became of all nodes, as text (fleet.h).
+#include "harness/tools/qualify/fleet/fleet.h"
 
 #include <algorithm>
 #include <array>
