@@ -2,10 +2,6 @@
 // share of that device's memory it is. A process of its own asks the device.
 #include <cuda_runtime_api.h>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -17,6 +13,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "harness/job/job.h"
+#include "harness/shell/options.h"
 #include "harness/shell/registry.h"
 
 namespace allocmark {
@@ -41,11 +38,9 @@ struct SizeCommand {
 };
 
 void add_size(CLI::App* app, SizeCommand* command) {
-  app->add_option("sizes", command->sizes, "Sizes with a unit, as 24GiB")
-      ->required()
-      ->type_name("SIZE");
-  app->add_option("--of", command->device, "Also say which share of this device's memory it is")
-      ->type_name("D");
+  add_value(app, "sizes", command->sizes, "SIZE", "Sizes with a unit, as 24GiB")->required();
+  add_value(app, "--of", command->device, "D",
+            "Also say which share of this device's memory it is");
 }
 
 ExitCode run_size(const SizeCommand& command) {
