@@ -27,7 +27,6 @@ KEPT = {
     "Histogram::add": "fills histograms in tests; the header's add of one sample is the product's",
     "CommandLineApp::CommandLineApp": "a move that is always elided",
     "StreamPoints::open_count": "tests hold its growth to a bound",
-    "caching::describe": "says what differs where a parity test fails",
     "check_bundle": "tests check with the options that stand by themselves",
     "trace_hash": "tests hold workloads to their hashes",
     "model_keys": "tests hold the table to the generators",
