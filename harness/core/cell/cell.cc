@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -13,7 +14,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include "allocators/cuda/cuda_check.h"
@@ -24,12 +24,12 @@
 #include "base/process_memory.h"
 #include "harness/core/cell/cell_result.h"
 #include "harness/core/cell/cell_run.h"
-#include "harness/core/cell/recorded_job.h"
 #include "harness/core/replay/assumed_work.h"
-#include "harness/core/replay/free_order.h"
+#include "harness/core/replay/open_job.h"
 #include "harness/core/replay/trace_blocks.h"
 #include "results/record_uncalled.h"
 #include "results/recorded_oom.h"
+#include "workloads/import/recording.h"
 #include "workloads/trace/host_requests.h"
 #include "workloads/trace/source.h"
 
@@ -83,7 +83,7 @@ void CellRun::check_key() {
 }
 
 void CellRun::prepare_trace() {
-  RecordedJob job = open_recorded_job(spec_.key.workload_text(), spec_.key.seed);
+  Recording job = open_job(spec_.key.workload_text(), spec_.key.seed);
   if (is_on_host()) take_host_requests(job.events);
   trace_.emplace(std::move(job.events));
   const TraceFacts& facts = trace_->facts();

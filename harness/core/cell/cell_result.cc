@@ -41,9 +41,7 @@ std::string hash_text(std::uint64_t value) {
 
 void warn_once(CellResult& result, const std::string& text) {
   std::vector<std::string>& warnings = result.warnings;
-  if (std::find(warnings.begin(), warnings.end(), text) == warnings.end()) {
-    warnings.push_back(text);
-  }
+  if (std::find(warnings.begin(), warnings.end(), text) == warnings.end()) warnings.push_back(text);
 }
 
 namespace {

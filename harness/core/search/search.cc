@@ -16,6 +16,7 @@
 #include "harness/core/replay/ballast.h"
 #include "harness/core/replay/capacity.h"
 #include "harness/core/replay/device_work.h"
+#include "harness/core/replay/open_job.h"
 #include "harness/core/replay/prepared_trace.h"
 #include "harness/core/replay/process_backends.h"
 #include "harness/core/replay/replay.h"
@@ -23,7 +24,6 @@
 #include "harness/core/search/capacities.h"
 #include "harness/core/search/driver_tape.h"
 #include "harness/core/search/driver_time.h"
-#include "harness/core/search/open_job.h"
 #include "harness/job/child_process.h"
 #include "workloads/import/recording.h"
 

@@ -1,5 +1,4 @@
-// A job's events by its text: of a recording, which may have notes, or of any other workload with
-// the kernels that go with it.
+// A job's events by its text, and what a reader should know of the recordings among them.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +8,7 @@
 
 namespace allocmark {
 
+// Notes and failed requests are those of all recordings that the text names, alone or as parts.
 // Throws what open_recording() and open_workload_with_kernels() throw.
 [[nodiscard]] Recording open_job(const std::string& workload, std::uint64_t seed);
 

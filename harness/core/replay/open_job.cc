@@ -1,4 +1,4 @@
-#include "harness/core/cell/recorded_job.h"
+#include "harness/core/replay/open_job.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -7,12 +7,11 @@
 #include <utility>
 
 #include "harness/core/replay/kernel_source.h"
-#include "workloads/import/recording.h"
 
 namespace allocmark {
 namespace {
 
-void add_facts(const Recording& recording, RecordedJob* job) {
+void add_facts(const Recording& recording, Recording* job) {
   job->failed_count += recording.failed_count;
   for (const std::string& note : recording.notes)
     if (std::ranges::find(job->notes, note) == job->notes.end()) job->notes.push_back(note);
@@ -20,10 +19,10 @@ void add_facts(const Recording& recording, RecordedJob* job) {
 
 }  // namespace
 
-RecordedJob open_recorded_job(const std::string& workload, std::uint64_t seed) {
+Recording open_job(const std::string& workload, std::uint64_t seed) {
   constexpr std::string_view kFile = "file:";
   std::error_code ignored;
-  RecordedJob job;
+  Recording job;
   if (workload.starts_with(kFile) &&
       std::filesystem::is_regular_file(workload.substr(kFile.size()), ignored)) {
     Recording recording = open_recording(workload.substr(kFile.size()));
