@@ -60,12 +60,12 @@ system_error filesystem: error_code
 stop_token: stop_token
 thread: jthread this_thread thread
 tuple: tie tuple
-type_traits: is_aggregate_v is_class_v is_enum_v is_integral_v is_pointer_v is_same_v is_trivially_copyable_v is_unsigned_v
+type_traits: invoke_result_t is_aggregate_v is_class_v is_enum_v is_integral_v is_pointer_v is_same_v is_trivially_copyable_v is_unsigned_v is_void_v
 type_traits: remove_const_t remove_pointer_t remove_reference_t type_identity_t underlying_type_t
 unordered_map: unordered_map
 unordered_set: unordered_set
 utility string vector memory optional map set functional span: exchange forward move swap
-utility: index_sequence make_index_sequence
+utility: index_sequence index_sequence_for make_index_sequence
 utility map unordered_map: pair
 utility optional: in_place
 variant: get_if holds_alternative monostate variant

@@ -3,7 +3,6 @@
 #include "harness/core/search/frameworks.h"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <utility>
 

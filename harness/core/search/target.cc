@@ -7,8 +7,6 @@
 #include <memory>
 #include <system_error>
 
-#include <fmt/format.h>
-
 #include "base/error.h"
 #include "harness/core/measure/request_clock.h"
 #include "harness/core/replay/kernel_source.h"
