@@ -49,16 +49,12 @@ class Fd {
       fd_ = fcntl(low_fd, F_DUPFD_CLOEXEC, 10);
       close(low_fd);
     }
-    if (fd_ < 0) {
-      throw_errno("cannot open a pipe to a child process", errno);
-    }
+    if (fd_ < 0) throw_errno("cannot open a pipe to a child process", errno);
   }
   Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Fd& operator=(Fd&&) = delete;
   ~Fd() {
-    if (fd_ >= 0) {
-      close(fd_);
-    }
+    if (fd_ >= 0) close(fd_);
   }
   [[nodiscard]] int get() const { return fd_; }
   [[nodiscard]] int release() { return std::exchange(fd_, -1); }
@@ -96,9 +92,7 @@ Fd make_input(const StoredText& input) {
   input.each_piece([&](std::string_view rest) {
     while (!rest.empty()) {
       const ssize_t written = write(file.get(), rest.data(), rest.size());
-      if (written < 0) {
-        throw_errno("cannot pass input to a child process", errno);
-      }
+      if (written < 0) throw_errno("cannot pass input to a child process", errno);
       rest.remove_prefix(static_cast<std::size_t>(written));
     }
   });
@@ -108,9 +102,7 @@ Fd make_input(const StoredText& input) {
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> result;
-  for (const std::string& text : texts) {
-    result.push_back(const_cast<char*>(text.c_str()));
-  }
+  for (const std::string& text : texts) result.push_back(const_cast<char*>(text.c_str()));
   result.push_back(nullptr);
   return result;
 }
@@ -134,9 +126,7 @@ int spawn(const ChildCommand& command, const ChildFds& fds, pid_t* pid) {
   if (fds.handed >= 0) posix_spawn_file_actions_adddup2(&actions, fds.handed, kHandedFd);
   sigset_t defaults;
   sigemptyset(&defaults);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) {
-    sigaddset(&defaults, number);
-  }
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) sigaddset(&defaults, number);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
@@ -209,9 +199,7 @@ ChildProcess::~ChildProcess() {
     waitpid(pid_, nullptr, 0);
   }
   for (const int fd : {result_fd_, stderr_fd_, turn_fd_}) {
-    if (fd >= 0) {
-      close(fd);
-    }
+    if (fd >= 0) close(fd);
   }
 }
 
@@ -296,6 +284,24 @@ void ChildProcess::give_turn(const TurnMessage& message) {
   (void)send(turn_fd_, &message, sizeof message, MSG_NOSIGNAL);
 }
 
+void wait_for_news(std::span<const ChildProcess* const> children, const InterruptGuard* interrupt) {
+  // A child whose pipes are at their end exits within microseconds; one whose pipes a process that
+  // it left behind holds open, and one whose time is up, are found at the latest after the other
+  // time.
+  constexpr int kPollMsClosing = 1, kPollMsMax = 50;
+  int timeout_ms = kPollMsMax;
+  std::vector<pollfd> fds;
+  const auto add = [&fds](int fd) {
+    if (fd >= 0) fds.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+  };
+  for (const ChildProcess* const child : children) {
+    for (const int fd : {child->result_fd_, child->stderr_fd_, child->turn_fd_}) add(fd);
+    if (child->result_fd_ < 0 && child->stderr_fd_ < 0) timeout_ms = kPollMsClosing;
+  }
+  if (interrupt != nullptr) add(interrupt->wake_fd());
+  poll(fds.data(), fds.size(), timeout_ms);
+}
+
 ChildOutcome run_child(const ChildCommand& command,
                        const std::function<void(std::string_view)>& on_result,
                        const InterruptGuard* interrupt) {
@@ -305,11 +311,7 @@ ChildOutcome run_child(const ChildCommand& command,
     on_result(outcome ? outcome->result : child.result_so_far());
     if (outcome) return std::move(*outcome);
     if (interrupt != nullptr && interrupt->requested()) child.end();
-    const auto [result_fd, stderr_fd] = child.poll_fds();
-    const int wake_fd = interrupt == nullptr ? -1 : interrupt->wake_fd();
-    std::array<pollfd, 3> fds = {pollfd{result_fd, POLLIN, 0}, pollfd{stderr_fd, POLLIN, 0},
-                                 pollfd{wake_fd, POLLIN, 0}};
-    poll(fds.data(), fds.size(), child.closing() ? kPollMsClosing : kPollMsMax);
+    wait_for_news(std::array{static_cast<const ChildProcess*>(&child)}, interrupt);
   }
 }
 
@@ -338,9 +340,7 @@ void rethrow(const ChildOutcome& outcome, std::string_view what) {
 
 void end_with_parent(pid_t parent_pid) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent_pid) {
-    _exit(static_cast<int>(ExitCode::Internal));
-  }
+  if (getppid() != parent_pid) _exit(static_cast<int>(ExitCode::Internal));
 }
 
 std::string last_output(const ChildOutcome& outcome) {

@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -26,12 +26,6 @@ class InterruptGuard;
 inline constexpr int kResultFd = 3;
 // Where a child finds the file that it was handed (handed_file.h).
 inline constexpr int kHandedFd = 5;
-
-// How long to wait for news of a child. One whose pipes are at their end exits within microseconds;
-// one whose pipes a process that it left behind holds open, and one whose time is up, are found at
-// the latest after the other time.
-inline constexpr int kPollMsClosing = 1;
-inline constexpr int kPollMsMax = 50;
 
 struct ChildCommand {
   std::vector<std::string> argv;         // argv[0] is the path of the program
@@ -64,10 +58,6 @@ class ChildProcess {
   ~ChildProcess();
   ChildProcess(ChildProcess&&) = delete;
 
-  // File descriptors that become readable when there is something to do; -1 where already at their
-  // end.
-  [[nodiscard]] std::pair<int, int> poll_fds() const { return {result_fd_, stderr_fd_}; }
-
   // When the child must be ended; far away where there is no timeout.
   [[nodiscard]] std::chrono::steady_clock::time_point deadline() const { return deadline_; }
 
@@ -84,14 +74,8 @@ class ChildProcess {
   // Memory that it alone holds; 0 where the system does not tell.
   [[nodiscard]] std::uint64_t own_bytes() const;
 
-  // Both pipes are at their end: the child is exiting, so the next look is worth taking soon.
-  [[nodiscard]] bool closing() const { return result_fd_ < 0 && stderr_fd_ < 0; }
-
   // SIGKILL to the process group.
   void end();
-
-  // Of a child that takes turns; becomes readable when it waits. -1 for others.
-  [[nodiscard]] int turn_fd() const { return turn_fd_; }
 
   // Whether it has said since the last turn that it waits for the next. Its time limit stands still
   // from then until the turn is given.
@@ -101,18 +85,24 @@ class ChildProcess {
   void give_turn(const TurnMessage& message);
 
  private:
+  friend void wait_for_news(std::span<const ChildProcess* const>, const InterruptGuard*);
   void read_pipes();
   void kill_group();
 
   pid_t pid_ = -1;
   int result_fd_ = -1;
   int stderr_fd_ = -1;
-  int turn_fd_ = -1;
+  int turn_fd_ = -1;  // of a child that takes turns; becomes readable when it waits
   std::optional<std::chrono::steady_clock::time_point> waits_since_;
   std::chrono::steady_clock::time_point started_;
   std::chrono::steady_clock::time_point deadline_;
   ChildOutcome outcome_;
 };
+
+// Returns when one of the children, or an interrupt where somebody is to tell of one, has something
+// to say; soon where a child is about to end or its time may be up.
+void wait_for_news(std::span<const ChildProcess* const> children,
+                   const InterruptGuard* interrupt = nullptr);
 
 // Starts it and waits for its end. `on_result` is called again and again with all that the child
 // has written so far; what it throws ends the child. So does an interrupt, where there is somebody

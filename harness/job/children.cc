@@ -1,8 +1,6 @@
 // See children.h.
 #include "harness/job/children.h"
 
-#include <poll.h>
-
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -48,18 +46,6 @@ std::optional<ChildOutcome> ended(Running& running) {
   return lost;
 }
 
-void wait_for_news(const std::vector<Running>& running) {
-  std::vector<pollfd> fds;
-  bool closing = false;
-  for (const Running& each : running) {
-    const auto [result_fd, stderr_fd] = each.child->poll_fds();
-    fds.push_back({.fd = result_fd, .events = POLLIN, .revents = 0});
-    fds.push_back({.fd = stderr_fd, .events = POLLIN, .revents = 0});
-    closing = closing || each.child->closing();
-  }
-  poll(fds.data(), fds.size(), closing ? kPollMsClosing : kPollMsMax);
-}
-
 }  // namespace
 
 void run_children(const std::vector<ChildCommand>& commands, std::size_t at_once,
@@ -76,7 +62,10 @@ void run_children(const std::vector<ChildCommand>& commands, std::size_t at_once
       return outcome.has_value();
     });
     meanwhile();
-    if (!running.empty()) wait_for_news(running);
+    if (running.empty()) continue;
+    std::vector<const ChildProcess*> children;
+    for (const Running& each : running) children.push_back(each.child.get());
+    wait_for_news(children);
   }
 }
 

@@ -26,9 +26,7 @@ std::array<struct sigaction, kSignals.size()> previous_actions;
 
 void handle_signal(int signal_number) {
   signal_count = signal_count + 1;
-  if (signal_count > 1) {
-    _exit(128 + signal_number);
-  }
+  if (signal_count > 1) _exit(128 + signal_number);
   const int saved_errno = errno;
   const char byte = 1;
   [[maybe_unused]] const ssize_t written = write(wake_write_fd, &byte, 1);
@@ -50,9 +48,7 @@ InterruptGuard::InterruptGuard() {
   signal_count = 0;
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], nullptr, &previous_actions[i]);
-    if (previous_actions[i].sa_handler == SIG_IGN) {
-      continue;
-    }
+    if (previous_actions[i].sa_handler == SIG_IGN) continue;
     struct sigaction action {};
     action.sa_handler = handle_signal;
     sigemptyset(&action.sa_mask);

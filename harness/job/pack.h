@@ -3,7 +3,6 @@
 // one that cannot be sent does not compile.
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <limits>

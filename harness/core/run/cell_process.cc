@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -22,16 +23,6 @@ namespace {
 std::string last_words(const ChildOutcome& outcome) {
   const std::string text = quoted_output(outcome);
   return text.empty() ? "; it printed nothing" : text;
-}
-
-CellResult without_result(const CellSpec& spec, const ChildOutcome& outcome, CellStatus status,
-                          const std::string& reason) {
-  CellResult result;
-  result.key = spec.key;
-  result.status = status;
-  result.reason = reason;
-  result.wall_s = outcome.wall_s;
-  return result;
 }
 
 // A program of another build may not say them.
@@ -126,20 +117,32 @@ ChildCommand cell_command(const CellSpec& spec, const std::string& program_path,
                      .takes_turns = spec.takes_turns || spec.in_rounds});
 }
 
+CellResult without_result(const CellSpec& spec, std::string reason, CellStatus status,
+                          double wall_s) {
+  CellResult result;
+  result.key = spec.key;
+  result.status = status;
+  result.reason = std::move(reason);
+  result.wall_s = wall_s;
+  return result;
+}
+
 CellResult cell_result(const CellSpec& spec, const ChildOutcome& outcome) {
   if (outcome.timed_out) {
     return without_result(
-        spec, outcome, CellStatus::TimedOut,
+        spec,
         fmt::format("ended after {} s (--timeout); a longer limit lets it finish{}", spec.timeout_s,
-                    last_words(outcome)));
+                    last_words(outcome)),
+        CellStatus::TimedOut, outcome.wall_s);
   }
   if (outcome.signal_number != 0) {
     const bool killed = outcome.signal_number == SIGKILL;
     return without_result(
-        spec, outcome, CellStatus::Crashed,
+        spec,
         fmt::format("ended by {}{}{}", signal_name(outcome.signal_number),
                     killed ? ", perhaps because the machine ran out of memory (see dmesg)" : "",
-                    last_words(outcome)));
+                    last_words(outcome)),
+        CellStatus::Crashed, outcome.wall_s);
   }
   if (outcome.result.empty() && outcome.exit_code == static_cast<int>(ExitCode::FileAccess)) {
     throw WriteError(
@@ -154,18 +157,17 @@ CellResult cell_result(const CellSpec& spec, const ChildOutcome& outcome) {
     try {
       const std::size_t end = outcome.result.find('\n');
       CellResult result = cell_result_from_json(outcome.result.substr(0, end), "the cell's result");
-      if (outcome.exit_code == 0 && result.key == spec.key) {
-        return result;
-      }
+      if (outcome.exit_code == 0 && result.key == spec.key) return result;
       problem = "it is another cell's";
     } catch (const Error& error) {
       problem = error.what();
     }
   }
   return without_result(
-      spec, outcome, CellStatus::Failed,
+      spec,
       fmt::format("the cell's process ended with exit code {} and no valid result: {}{}",
-                  outcome.exit_code, problem, last_words(outcome)));
+                  outcome.exit_code, problem, last_words(outcome)),
+      CellStatus::Failed, outcome.wall_s);
 }
 
 extern const JobEntry kCellJob;

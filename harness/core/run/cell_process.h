@@ -26,6 +26,10 @@ struct Packed<CellSpec> {
 [[nodiscard]] ChildCommand cell_command(const CellSpec& spec, const std::string& program_path,
                                         const JobEnvironment& environment = {});
 
+// Of a cell of which there is nothing but the reason for that.
+[[nodiscard]] CellResult without_result(const CellSpec& spec, std::string reason,
+                                        CellStatus status = CellStatus::Failed, double wall_s = 0);
+
 // What the child's end means: its own result where it gave one, else why there is none.
 [[nodiscard]] CellResult cell_result(const CellSpec& spec, const ChildOutcome& outcome);
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -94,23 +95,14 @@ std::optional<Number> growth(const std::optional<Number>& begin, const std::opti
   return *end - *begin;
 }
 
-template <typename Number>
-OrderedJson known(const std::optional<Number>& value) {
-  return value ? OrderedJson(*value) : OrderedJson(nullptr);
-}
-
 std::string path_of(const std::string& folder) {
   return (fs::path(folder) / kConditionsName).string();
 }
 
-std::vector<std::string> warnings_in(const std::string& text, const std::string& path) {
-  return conditions_from_json(text, path).warnings;
-}
-
 std::vector<std::string> stored_warnings(const std::string& folder) {
   const std::string path = path_of(folder);
-  return fs::exists(path) ? warnings_in(read_file(path, kSettingsInput), path)
-                          : std::vector<std::string>();
+  if (!fs::exists(path)) return {};
+  return conditions_from_json(read_file(path, kSettingsInput), path).warnings;
 }
 
 }  // namespace
@@ -185,18 +177,29 @@ std::vector<std::string> disturbances(const Conditions& conditions, std::uint64_
   return found;
 }
 
+namespace {
+
+// Every number besides the wall time, in the file's order: what the host does not tell is null.
+template <typename SomeConditions, typename Visit>
+void visit_numbers(SomeConditions& conditions, Visit&& visit) {
+  visit("other_cpu_count", conditions.other_cpu_count);
+  visit("steal_share", conditions.steal_share);
+  visit("load_average_begin", conditions.load_average_begin);
+  visit("load_average_end", conditions.load_average_end);
+  visit("throttled_s", conditions.throttled_s);
+  visit("thermal_throttle_count", conditions.thermal_throttle_count);
+  visit("host_slowdown", conditions.host_slowdown);
+}
+
+}  // namespace
+
 std::string to_json(const Conditions& conditions) {
-  const OrderedJson json = {{"kind", "conditions"},
-                            {"schema_version", kSchemaVersion},
-                            {"wall_s", conditions.wall_s},
-                            {"other_cpu_count", known(conditions.other_cpu_count)},
-                            {"steal_share", known(conditions.steal_share)},
-                            {"load_average_begin", known(conditions.load_average_begin)},
-                            {"load_average_end", known(conditions.load_average_end)},
-                            {"throttled_s", known(conditions.throttled_s)},
-                            {"thermal_throttle_count", known(conditions.thermal_throttle_count)},
-                            {"host_slowdown", known(conditions.host_slowdown)},
-                            {"warnings", conditions.warnings}};
+  OrderedJson json = {
+      {"kind", "conditions"}, {"schema_version", kSchemaVersion}, {"wall_s", conditions.wall_s}};
+  visit_numbers(conditions, [&](const char* name, const auto& value) {
+    json[name] = value ? OrderedJson(*value) : OrderedJson(nullptr);
+  });
+  json["warnings"] = conditions.warnings;
   return json_text(json, 1) + "\n";
 }
 
@@ -208,16 +211,9 @@ Conditions conditions_from_json(const std::string& text, const std::string& wher
   try {
     const nlohmann::json json = parse_json(text, source);
     Conditions conditions{.wall_s = json.value("wall_s", 0.0)};
-    const auto read = [&]<typename Number>(const char* name, std::optional<Number>& value) {
+    visit_numbers(conditions, [&]<typename Number>(const char* name, std::optional<Number>& value) {
       if (json.contains(name) && !json.at(name).is_null()) value = json.at(name).get<Number>();
-    };
-    read("other_cpu_count", conditions.other_cpu_count);
-    read("steal_share", conditions.steal_share);
-    read("load_average_begin", conditions.load_average_begin);
-    read("load_average_end", conditions.load_average_end);
-    read("throttled_s", conditions.throttled_s);
-    read("thermal_throttle_count", conditions.thermal_throttle_count);
-    read("host_slowdown", conditions.host_slowdown);
+    });
     json.at("warnings").get_to(conditions.warnings);
     return conditions;
   } catch (const nlohmann::json::exception& error) {
@@ -228,24 +224,19 @@ Conditions conditions_from_json(const std::string& text, const std::string& wher
 void store_conditions(const std::string& folder, Conditions conditions) {
   std::vector<std::string> warnings = stored_warnings(folder);
   for (std::string& warning : conditions.warnings) {
-    if (std::find(warnings.begin(), warnings.end(), warning) == warnings.end()) {
-      warnings.push_back(std::move(warning));
-    }
+    if (std::ranges::count(warnings, warning) == 0) warnings.push_back(std::move(warning));
   }
   conditions.warnings = std::move(warnings);
   write_file(path_of(folder), to_json(conditions));
 }
 
 void add_conditions(const std::string& text, const std::string& where, Environment* environment) {
-  for (std::string& warning : warnings_in(text, where)) {
-    environment->warnings.push_back(std::move(warning));
-  }
+  std::ranges::move(conditions_from_json(text, where).warnings,
+                    std::back_inserter(environment->warnings));
 }
 
 void add_stored_conditions(const std::string& folder, Environment* environment) {
-  for (std::string& warning : stored_warnings(folder)) {
-    environment->warnings.push_back(std::move(warning));
-  }
+  std::ranges::move(stored_warnings(folder), std::back_inserter(environment->warnings));
 }
 
 }  // namespace allocmark

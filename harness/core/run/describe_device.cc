@@ -105,9 +105,7 @@ DeviceAnswer describe_device(std::string_view device, const std::string& program
           fmt::format("{} is no allocmark of this version: {}", program_path, error.what());
     }
   }
-  while (!answer.failure.empty() && answer.failure.back() == '\n') {
-    answer.failure.pop_back();
-  }
+  while (!answer.failure.empty() && answer.failure.back() == '\n') answer.failure.pop_back();
   return answer;
 }
 

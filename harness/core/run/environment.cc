@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <ctime>
 #include <filesystem>
@@ -39,17 +38,11 @@ std::string system_value(const char* path, std::string_view key, char separator)
   std::ifstream file(path);
   std::string line;
   while (std::getline(file, line)) {
-    if (!line.starts_with(key)) {
-      continue;
-    }
+    if (!line.starts_with(key)) continue;
     const std::size_t at = line.find(separator);
-    if (at == std::string::npos) {
-      continue;
-    }
+    if (at == std::string::npos) continue;
     std::string value = line.substr(line.find_first_not_of(" \t\"", at + 1));
-    while (!value.empty() && (value.back() == '"' || value.back() == ' ')) {
-      value.pop_back();
-    }
+    while (!value.empty() && (value.back() == '"' || value.back() == ' ')) value.pop_back();
     return value;
   }
   return {};
@@ -224,9 +217,7 @@ DeviceChoice choose_device(const std::string& device, const std::string& program
 std::string text_hash(std::string_view text) {
   // FNV-1a, 64 bits.
   std::uint64_t hash = 0xCBF29CE484222325u;
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-  }
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
   return fmt::format("{:016x}", hash);
 }
 

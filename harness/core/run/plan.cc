@@ -199,9 +199,7 @@ Shard parse_shard(std::string_view text) {
 
 std::vector<CellKey> take_shard(const std::vector<CellKey>& cells, Shard shard) {
   std::vector<CellKey> part;
-  for (std::size_t i = shard.index; i < cells.size(); i += shard.count) {
-    part.push_back(cells[i]);
-  }
+  for (std::size_t i = shard.index; i < cells.size(); i += shard.count) part.push_back(cells[i]);
   return part;
 }
 
@@ -214,9 +212,7 @@ std::vector<std::uint64_t> parse_seeds(std::string_view text) {
                         .where = where,
                         .wanted = fmt::format("1 to {} seeds", kSeedCountMax)});
     }
-    for (std::uint64_t i = 0; i <= last - first; ++i) {
-      seeds->push_back(first + i);
-    }
+    for (std::uint64_t i = 0; i <= last - first; ++i) seeds->push_back(first + i);
   };
   std::vector<std::uint64_t> seeds;
   if (text.find_first_of(",-") == std::string_view::npos) {
@@ -231,9 +227,7 @@ std::vector<std::uint64_t> parse_seeds(std::string_view text) {
     const std::uint64_t last =
         dash == std::string_view::npos ? first : parse_count(item.substr(dash + 1), where);
     append_range(&seeds, first, last);
-    if (comma == std::string_view::npos) {
-      return seeds;
-    }
+    if (comma == std::string_view::npos) return seeds;
     text.remove_prefix(comma + 1);
   }
 }

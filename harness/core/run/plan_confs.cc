@@ -17,9 +17,7 @@ namespace {
 
 std::vector<std::string> names_of(const std::vector<PlanAllocator>& allocators) {
   std::vector<std::string> names;
-  for (const PlanAllocator& allocator : allocators) {
-    names.push_back(allocator.name);
-  }
+  for (const PlanAllocator& allocator : allocators) names.push_back(allocator.name);
   return names;
 }
 
@@ -263,16 +261,12 @@ Pairing pair_confs(const std::vector<Chosen>& chosen, const std::vector<ScopedCo
   const bool all_have_own = std::all_of(chosen.begin(), chosen.end(),
                                         [](const Chosen& each) { return each.conf.has_value(); });
   for (const ScopedConf& conf : confs) {
-    if (all_have_own && conf.conf.empty()) {
-      continue;
-    }
+    if (all_have_own && conf.conf.empty()) continue;
     std::vector<std::string> taker_names;
     std::vector<const PlanAllocator*> asked;
     for (std::size_t i = 0; i < chosen.size(); ++i) {
       const PlanAllocator& allocator = *chosen[i].allocator;
-      if (chosen[i].conf || (!conf.allocator.empty() && conf.allocator != allocator.name)) {
-        continue;
-      }
+      if (chosen[i].conf || (!conf.allocator.empty() && conf.allocator != allocator.name)) continue;
       asked.push_back(&allocator);
       if (refuses(allocator, conf.conf)) {
         ++pairing.left_out_count;
@@ -284,12 +278,8 @@ Pairing pair_confs(const std::vector<Chosen>& chosen, const std::vector<ScopedCo
         pairing.confs[i].push_back(conf.conf);
       }
     }
-    if (asked.empty()) {
-      throw_none_asked(conf);
-    }
-    if (taker_names.empty()) {
-      throw_no_taker(conf, asked);
-    }
+    if (asked.empty()) throw_none_asked(conf);
+    if (taker_names.empty()) throw_no_taker(conf, asked);
     if (taker_names.size() < asked.size()) {
       pairing.takers.push_back(
           fmt::format("'{}' only with {}", conf.text, fmt::join(taker_names, ", ")));

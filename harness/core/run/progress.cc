@@ -34,15 +34,11 @@ Progress::Progress(std::FILE* out, bool on_terminal, std::uint64_t total,
 }
 
 Progress::~Progress() {
-  if (on_terminal_) {
-    std::fputc('\n', out_);
-  }
+  if (on_terminal_) std::fputc('\n', out_);
 }
 
 void Progress::clear() {
-  if (on_terminal_) {
-    clear_terminal_line(out_);
-  }
+  if (on_terminal_) clear_terminal_line(out_);
 }
 
 void Progress::cell_done(const CellResult& result) {
@@ -56,9 +52,7 @@ void Progress::cell_done(const CellResult& result) {
   }
   const bool tenth = done_ * 10 / total_ != (done_ - 1) * 10 / total_;
   // Passes have drawn the line already, up to the last cell.
-  if (pass_total_ == 0 ? on_terminal_ || tenth : done_ == total_) {
-    draw();
-  }
+  if (pass_total_ == 0 ? on_terminal_ || tenth : done_ == total_) draw();
 }
 
 void Progress::expect_passes(std::uint64_t total) { pass_total_ = total; }
@@ -69,15 +63,11 @@ void Progress::passes_done(std::uint64_t count) {
   // A cell that failed early makes none of the passes that were counted for it.
   passes_done_ = std::min(pass_total_, passes_done_ + count);
   const bool tenth = passes_done_ * 10 / pass_total_ != before * 10 / pass_total_;
-  if (done_ < total_ && (on_terminal_ || tenth)) {
-    draw();
-  }
+  if (done_ < total_ && (on_terminal_ || tenth)) draw();
 }
 
 void Progress::draw() {
-  if (total_ == 0) {
-    return;
-  }
+  if (total_ == 0) return;
   const double elapsed_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
   const bool in_passes = pass_total_ > 0;

@@ -1,7 +1,6 @@
 // See rounds.h.
 #include "harness/core/run/rounds.h"
 
-#include <poll.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -39,7 +38,10 @@ class Rounds {
       if (options_.interrupt != nullptr && options_.interrupt->requested()) return false;
       while (at_work_count_ < options_.job_count && begin_turn()) {
       }
-      if (!take_news()) wait_for_news();
+      if (take_news()) continue;
+      std::vector<const ChildProcess*> children;
+      for (const std::size_t index : open_) children.push_back(members_[index].child.get());
+      wait_for_news(children, options_.interrupt);
     }
     return true;
   }
@@ -101,11 +103,7 @@ class Rounds {
         --next_new_;
         return begin_turn_of_waiting();
       }
-      CellResult result;
-      result.key = member.spec.key;
-      result.status = CellStatus::Failed;
-      result.reason = error.what();
-      sinks_.on_result(result);
+      sinks_.on_result(without_result(member.spec, error.what()));
       return true;
     }
     open_.push_back(index);
@@ -174,23 +172,6 @@ class Rounds {
     packings_.note(options_.program_path, result);
     sinks_.on_passes(member.turn_count == 1 ? 1 + kUntimedPassCount : 1);
     sinks_.on_result(result);
-  }
-
-  void wait_for_news() {
-    std::vector<pollfd> fds;
-    int timeout_ms = kPollMsMax;
-    for (const std::size_t index : open_) {
-      const ChildProcess& child = *members_[index].child;
-      const auto [result_fd, stderr_fd] = child.poll_fds();
-      for (const int fd : {result_fd, stderr_fd, child.turn_fd()}) {
-        if (fd >= 0) fds.push_back({.fd = fd, .events = POLLIN, .revents = 0});
-      }
-      if (child.closing()) timeout_ms = kPollMsClosing;
-    }
-    if (options_.interrupt != nullptr) {
-      fds.push_back({.fd = options_.interrupt->wake_fd(), .events = POLLIN, .revents = 0});
-    }
-    poll(fds.data(), fds.size(), timeout_ms);
   }
 
   const RoundsOptions& options_;

@@ -1,14 +1,12 @@
 // See run.h.
 #include "harness/core/run/run.h"
 
-#include <poll.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -37,17 +35,6 @@ std::uint32_t freest_gpu(const std::vector<RunningGroup>& running, std::uint32_t
     if (uses(gpu) < uses(freest)) freest = gpu;
   }
   return freest;
-}
-
-// Returns when a child or an interrupt has something to say, or when the next deadline is due.
-void wait_for_news(const std::vector<RunningGroup>& running, const InterruptGuard* interrupt) {
-  std::vector<pollfd> fds;
-  int timeout_ms = kPollMsMax;
-  for (const RunningGroup& one : running) one.group->watch(fds, timeout_ms);
-  if (interrupt != nullptr) {
-    fds.push_back({.fd = interrupt->wake_fd(), .events = POLLIN, .revents = 0});
-  }
-  poll(fds.data(), fds.size(), timeout_ms);
 }
 
 }  // namespace
@@ -94,7 +81,10 @@ bool run_groups(const std::vector<RunGroupSpec>& groups, std::uint32_t job_count
         on_result(index, result);
       }
     }
-    if (!moved) wait_for_news(running, interrupt);
+    if (moved) continue;
+    std::vector<const ChildProcess*> children;
+    for (const RunningGroup& one : running) one.group->add_children(children);
+    wait_for_news(children, interrupt);
   }
   return true;
 }
@@ -120,9 +110,7 @@ bool run_cells(const std::vector<CellSpec>& specs, const RunCellsOptions& option
 std::uint32_t default_job_count(const std::string& device) {
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
-  if (!is_simulated(device) || sched_getaffinity(0, sizeof(cpus), &cpus) != 0) {
-    return 1;
-  }
+  if (!is_simulated(device) || sched_getaffinity(0, sizeof(cpus), &cpus) != 0) return 1;
   return static_cast<std::uint32_t>(std::max(1, CPU_COUNT(&cpus)));
 }
 

@@ -61,9 +61,7 @@ void check_same_plan(const std::string& folder, const RunManifest& before, const
                                       order_name(now.in_rounds)));
   }
   std::set<std::string> ids;
-  for (const CellKey& key : now.cells) {
-    ids.insert(key.id_by_name());
-  }
+  for (const CellKey& key : now.cells) ids.insert(key.id_by_name());
   const auto foreign =
       std::count_if(before.cells.begin(), before.cells.end(),
                     [&](const CellKey& key) { return !ids.contains(key.id_by_name()); });
@@ -73,9 +71,7 @@ void check_same_plan(const std::string& folder, const RunManifest& before, const
   }
   if (!differences.empty()) {
     std::string list;
-    for (const std::string& difference : differences) {
-      list += "\n  " + difference;
-    }
+    for (const std::string& difference : differences) list += "\n  " + difference;
     throw UsageError(
         {.what = "this folder holds another run, its results do not belong together with new ones",
          .where = folder,
@@ -143,9 +139,7 @@ std::string to_json(const RunManifest& manifest) {
   Json files = Json::array();
   for (const FileMark& mark : manifest.files) files.push_back(mark_json(mark));
   Json cells = Json::array();
-  for (const CellKey& key : manifest.cells) {
-    cells.push_back(parse_json(to_json_line(key)));
-  }
+  for (const CellKey& key : manifest.cells) cells.push_back(parse_json(to_json_line(key)));
   Json json = {{"kind", "plan"},
                {"schema_version", kSchemaVersion},
                {"title", manifest.title},

@@ -34,15 +34,9 @@ bool RunGroup::ended() const {
 
 std::vector<GroupResult> RunGroup::take_results() { return std::exchange(results_, {}); }
 
-void RunGroup::watch(std::vector<pollfd>& fds, int& timeout_ms) const {
-  for (const Member& member : members_) {
-    if (member.child == nullptr) continue;
-    const auto [result_fd, stderr_fd] = member.child->poll_fds();
-    for (const int fd : {result_fd, stderr_fd, member.child->turn_fd()}) {
-      if (fd >= 0) fds.push_back({.fd = fd, .events = POLLIN, .revents = 0});
-    }
-    if (member.child->closing()) timeout_ms = std::min(timeout_ms, kPollMsClosing);
-  }
+void RunGroup::add_children(std::vector<const ChildProcess*>& children) const {
+  for (const Member& member : members_)
+    if (member.child != nullptr) children.push_back(member.child.get());
 }
 
 void RunGroup::advance() {
@@ -109,11 +103,7 @@ void RunGroup::start(std::size_t index) {
     member.child = std::make_unique<ChildProcess>(
         cell_command(member.step.spec, member.step.program_path, environment));
   } catch (const Error& error) {
-    CellResult result;
-    result.key = member.step.spec.key;
-    result.status = CellStatus::Failed;
-    result.reason = error.what();
-    end_member(index, std::move(result));
+    end_member(index, without_result(member.step.spec, error.what()));
   }
 }
 

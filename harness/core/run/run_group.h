@@ -4,8 +4,6 @@
 // flows out. Never blocks; the caller polls. Times nothing itself.
 #pragma once
 
-#include <poll.h>
-
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -61,8 +59,8 @@ class RunGroup {
   // What has ended since the last call.
   [[nodiscard]] std::vector<GroupResult> take_results();
   [[nodiscard]] bool ended() const;
-  // Adds what to poll, and lowers the time to wait where something comes soon.
-  void watch(std::vector<pollfd>& fds, int& timeout_ms) const;
+  // Adds the processes that run.
+  void add_children(std::vector<const ChildProcess*>& children) const;
 
  private:
   enum class Kind : std::uint8_t { Start, Check, Pass, Finish };

@@ -37,9 +37,7 @@ const std::vector<Suite>& suites() {
 const Suite& find_suite(std::string_view name) {
   std::vector<std::string> names;
   for (const Suite& suite : suites()) {
-    if (suite.name == name) {
-      return suite;
-    }
+    if (suite.name == name) return suite;
     names.emplace_back(suite.name);
   }
   throw UsageError({.what = fmt::format("there is no suite '{}'", name),
