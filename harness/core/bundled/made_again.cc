@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,74 +47,34 @@ using Json = nlohmann::json;
 // How far a cell's process may be from its own limit of time.
 constexpr std::size_t kCellsAtOnce = 2;
 
-// Stands for one count of every cause.
-constexpr const char* kOfEachCause = "oom_count_";
-
-// Exact on a simulated GPU. Warnings, latencies and times are not.
-constexpr const char* kExactFields[] = {"status",
-                                        "trace_name",
-                                        "trace_hash",
-                                        "placement_hash",
-                                        "event_count",
-                                        "allocate_count",
-                                        "deallocate_count",
-                                        "oom_count",
-                                        "skipped_free_count",
-                                        kOfEachCause,
-                                        "failed_before_count",
-                                        "failed_again_count",
-                                        "oom_first",
-                                        "capacity_bytes",
-                                        "requested_bytes_peak",
-                                        "allocated_bytes_peak",
-                                        "active_bytes_peak",
-                                        "reserved_bytes_peak",
-                                        "allocated_bytes_at_reserved_peak",
-                                        "requested_bytes_at_reserved_peak",
-                                        "reserved_bytes_at_requested_peak",
-                                        "device_bytes_peak",
-                                        "device_allocate_count",
-                                        "device_free_count",
-                                        "retry_count",
-                                        "synchronize_all_count",
-                                        "counters",
-                                        "residue_bytes",
-                                        "unordered_reuse_count",
-                                        "contents_oom_count",
-                                        "contents_placement_hash",
-                                        "unimplemented_call_count"};
+// Exact on a simulated GPU. Warnings, latencies and times are not. kOfEachCause stands for one
+// count of every cause.
+constexpr std::string_view kOfEachCause = "oom_count_";
+constexpr std::string_view kExactFields =
+    "status trace_name trace_hash placement_hash event_count allocate_count deallocate_count "
+    "oom_count skipped_free_count oom_count_ failed_before_count failed_again_count oom_first "
+    "capacity_bytes requested_bytes_peak allocated_bytes_peak active_bytes_peak "
+    "reserved_bytes_peak allocated_bytes_at_reserved_peak requested_bytes_at_reserved_peak "
+    "reserved_bytes_at_requested_peak device_bytes_peak device_allocate_count "
+    "device_free_count retry_count synchronize_all_count counters residue_bytes "
+    "unordered_reuse_count contents_oom_count contents_placement_hash "
+    "unimplemented_call_count";
 
 // Likewise, where the bundle knows them: since schema 1.15.
-constexpr const char* kExactBounds[] = {"rounded_bytes_peak", "packed_bytes"};
+constexpr std::string_view kExactBounds = "rounded_bytes_peak packed_bytes";
 
 // Exact there as well once the passes are made again: the driver's time is modelled.
-constexpr const char* kExactTimes[] = {"growth",
-                                       "kernel_ns_total",
-                                       "host_ns_total",
-                                       "assumed_kernel_ns",
-                                       "idle_oom_count",
-                                       "program_ideal_ns",
-                                       "allocate_driver_latency_count",
-                                       "allocate_driver_latency_ns_p50",
-                                       "allocate_driver_latency_ns_p90",
-                                       "allocate_driver_latency_ns_p99",
-                                       "allocate_driver_latency_ns_p999",
-                                       "allocate_driver_latency_ns_max",
-                                       "allocate_driver_latency_ns_mean",
-                                       "deallocate_driver_latency_count",
-                                       "deallocate_driver_latency_ns_p50",
-                                       "deallocate_driver_latency_ns_p90",
-                                       "deallocate_driver_latency_ns_p99",
-                                       "deallocate_driver_latency_ns_p999",
-                                       "deallocate_driver_latency_ns_max",
-                                       "deallocate_driver_latency_ns_mean",
-                                       "driver_calls",
-                                       "trial_oom_count",
-                                       "modelled_driver_ns_total",
-                                       "step_ns_p50",
-                                       "step_ns_mean",
-                                       "step_ideal_ns_mean",
-                                       "program_ns"};
+constexpr std::string_view kExactTimes =
+    "growth kernel_ns_total host_ns_total assumed_kernel_ns idle_oom_count program_ideal_ns "
+    "allocate_driver_latency_count allocate_driver_latency_ns_p50 "
+    "allocate_driver_latency_ns_p90 allocate_driver_latency_ns_p99 "
+    "allocate_driver_latency_ns_p999 allocate_driver_latency_ns_max "
+    "allocate_driver_latency_ns_mean deallocate_driver_latency_count "
+    "deallocate_driver_latency_ns_p50 deallocate_driver_latency_ns_p90 "
+    "deallocate_driver_latency_ns_p99 deallocate_driver_latency_ns_p999 "
+    "deallocate_driver_latency_ns_max deallocate_driver_latency_ns_mean driver_calls "
+    "trial_oom_count modelled_driver_ns_total step_ns_p50 step_ns_mean step_ideal_ns_mean "
+    "program_ns";
 
 void limit_this_process() {
 #ifndef __SANITIZE_ADDRESS__
@@ -243,9 +204,10 @@ bool hangs_on_no_device(const Json& before, const Json& now, const std::string& 
   return was != before.end() && is != now.end() && was->is_null() == is->is_null();
 }
 
-std::vector<std::string> exact_fields() {
+std::vector<std::string> exact_fields(std::string_view all) {
   std::vector<std::string> names;
-  for (const std::string name : kExactFields) {
+  for (const auto word : std::views::split(all, ' ')) {
+    const std::string name(word.begin(), word.end());
     if (name != kOfEachCause) {
       names.push_back(name);
       continue;
@@ -367,16 +329,18 @@ std::vector<ExactAgain> exact_numbers(const CellResult& stored, const CellResult
   const bool one_device = again.key.device == stored.key.device;
   const bool simulated = is_simulated(stored.key.device) && one_device;
   Numbers numbers;
-  for (const std::string& name : exact_fields()) {
+  for (const std::string& name : exact_fields(kExactFields)) {
     if (!simulated && is_of_device(name)) continue;
     if (one_device || hangs_on_no_device(before, now, name))
       compare_field(before, now, name, "", numbers);
   }
   if (stored.rounded_bytes_peak) {
-    for (const char* name : kExactBounds) compare_field(before, now, name, "", numbers);
+    for (const std::string& name : exact_fields(kExactBounds))
+      compare_field(before, now, name, "", numbers);
   }
   if (!simulated || again.pass_count != stored.pass_count) return numbers;
-  for (const char* name : kExactTimes) compare_field(before, now, name, "", numbers);
+  for (const std::string& name : exact_fields(kExactTimes))
+    compare_field(before, now, name, "", numbers);
   compare_rows(before, now, "passes", is_exact_of_pass, numbers);
   compare_rows(before, now, "size_classes", is_exact_of_class, numbers);
   compare_requests(before, now, numbers);

@@ -2,7 +2,6 @@
 #include "harness/core/check/timeline.h"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <utility>

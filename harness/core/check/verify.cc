@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "allocators/cuda/cuda_check.h"
 
 namespace allocmark {

@@ -36,9 +36,7 @@ constexpr const char* kRestartedVariable = "ALLOCMARK_RUNTIME_SELECTED";
 bool holds_runtime(const fs::path& folder) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().filename().string().starts_with("libcudart.so.")) {
-      return true;
-    }
+    if (entry.path().filename().string().starts_with("libcudart.so.")) return true;
   }
   return false;
 }
@@ -69,9 +67,7 @@ std::string simcuda_folder(const std::string& program_path) {
   // Another build's program may come without one.
   const fs::path own = fs::path(own_program_path()).parent_path() / "../lib/simcuda";
   for (const fs::path& folder : {beside, own}) {
-    if (holds_runtime(folder)) {
-      return fs::weakly_canonical(folder).string();
-    }
+    if (holds_runtime(folder)) return fs::weakly_canonical(folder).string();
   }
   throw FileError(
       {.what = "the simulated CUDA runtime is missing",
@@ -130,9 +126,7 @@ std::string profile_path(std::string_view device) {
 }
 
 void ensure_runtime(std::string_view device, char** argv) {
-  if (!is_simulated(device) || simcuda_loaded()) {
-    return;
-  }
+  if (!is_simulated(device) || simcuda_loaded()) return;
   if (std::getenv(kRestartedVariable) != nullptr) {
     throw EnvironmentError(
         {.what = "the simulated CUDA runtime was not loaded",
@@ -145,9 +139,7 @@ void ensure_runtime(std::string_view device, char** argv) {
   changes.emplace_back(kRestartedVariable, "1");
   std::vector<std::string> environment = environment_with(changes);
   std::vector<char*> pointers;
-  for (std::string& entry : environment) {
-    pointers.push_back(entry.data());
-  }
+  for (std::string& entry : environment) pointers.push_back(entry.data());
   pointers.push_back(nullptr);
   execve(own_program_path().c_str(), argv, pointers.data());
   throw EnvironmentError({.what = "cannot start this program again with the simulated CUDA runtime",

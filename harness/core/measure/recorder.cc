@@ -1,7 +1,6 @@
 // Summaries and merging of recorded latencies, outside the timed region.
 #include "harness/core/measure/recorder.h"
 
-#include <algorithm>
 #include <memory>
 
 #include "base/median.h"

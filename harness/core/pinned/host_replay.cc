@@ -2,19 +2,133 @@
 #include "harness/core/pinned/host_replay.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <map>
 #include <set>
 #include <unordered_map>
+#include <vector>
 
+#include "allocators/host_caching/counting_driver.h"
 #include "allocators/host_caching/host_cache.h"
 #include "allocators/host_caching/host_driver.h"
 #include "allocators/pinned/cupy_blocks.h"
 #include "base/bytes.h"
 #include "base/divided_up.h"
-#include "harness/core/pinned/timed_host.h"
 #include "harness/simcuda/core/pinned_blocks.h"
+#include "harness/simcuda/core/pinning_costs.h"
 
 namespace allocmark {
 namespace {
+
+// A machine with a clock that charges what pinning takes on a host, as simcuda does
+// (harness/simcuda/core/pinning_costs.h). Nothing is pinned here.
+
+// A machine that only counts, with time: the host's clock goes on while it pins and works, and
+// events pass when the device has done what their streams had.
+class TimedHost final : public host_caching::HostDriver {
+ public:
+  explicit TimedHost(std::uint32_t stream_count) : stream_ends_ns_(stream_count) {}
+
+  [[nodiscard]] host_caching::Address pin(std::uint64_t size_bytes, host_caching::PinKind kind,
+                                          std::uint64_t thread_count) override;
+  void unpin(host_caching::Address address, host_caching::PinKind kind) override;
+  [[nodiscard]] host_caching::Event record_event(host_caching::Stream stream) override;
+  [[nodiscard]] bool event_done(host_caching::Event event) override;
+  void destroy_event(host_caching::Event event) override;
+
+  void work(std::uint64_t duration_ns) { now_ns_ += duration_ns; }
+  void launch(std::uint32_t stream, std::uint64_t duration_ns);
+  // A kernel that ends with the next synchronize().
+  void launch_gated(std::uint32_t stream) { gated_.push_back(stream); }
+  void synchronize();
+  // Waits for what the stream has now.
+  void wait_for(std::uint32_t stream);
+
+  [[nodiscard]] std::uint64_t now_ns() const { return now_ns_; }
+  [[nodiscard]] std::uint64_t pinning_ns() const { return pinning_ns_; }  // unpinning too
+  [[nodiscard]] std::uint64_t pinned_bytes() const { return counting_.pinned_bytes(); }
+  [[nodiscard]] std::uint64_t pin_calls() const { return counting_.pin_calls(); }
+  [[nodiscard]] std::uint64_t unpin_calls() const { return counting_.unpin_calls(); }
+
+ private:
+  void charge(std::uint64_t took_ns);
+
+  host_caching::CountingDriver counting_;
+  std::vector<std::uint64_t> stream_ends_ns_;
+  std::vector<std::uint32_t> gated_;  // streams with a kernel that does not end by itself
+  std::map<host_caching::Event, std::uint64_t> ends_ns_;  // of events that are not destroyed
+  std::map<host_caching::Address, std::uint64_t> sizes_bytes_;
+  std::uint64_t now_ns_ = 0;
+  std::uint64_t pinning_ns_ = 0;
+};
+
+using host_caching::Address;
+
+using host_caching::PinKind;
+
+using simcuda::PinCall;
+
+constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
+
+// Threads touch the pages between them; then one call registers all.
+std::uint64_t pin_ns(std::uint64_t size_bytes, PinKind kind, std::uint64_t thread_count) {
+  if (kind == PinKind::HostAlloc) return pinning_ns(PinCall::Allocate, size_bytes);
+  const std::uint64_t touched_ns = pinning_ns(PinCall::RegisterTouched, size_bytes);
+  const std::uint64_t touch_ns = pinning_ns(PinCall::Register, size_bytes) - touched_ns;
+  return touched_ns + touch_ns / std::max<std::uint64_t>(1, thread_count);
+}
+
+void TimedHost::charge(std::uint64_t took_ns) {
+  now_ns_ += took_ns;
+  pinning_ns_ += took_ns;
+}
+
+Address TimedHost::pin(std::uint64_t size_bytes, PinKind kind, std::uint64_t thread_count) {
+  const Address address = counting_.pin(size_bytes, kind, thread_count);
+  if (address == 0) return 0;
+  sizes_bytes_[address] = size_bytes;
+  charge(pin_ns(size_bytes, kind, thread_count));
+  return address;
+}
+
+void TimedHost::unpin(Address address, PinKind kind) {
+  counting_.unpin(address, kind);
+  const auto found = sizes_bytes_.find(address);
+  charge(simcuda::pinning_ns(kind == PinKind::HostAlloc ? PinCall::Free : PinCall::Unregister,
+                             found->second));
+  sizes_bytes_.erase(found);
+}
+
+host_caching::Event TimedHost::record_event(host_caching::Stream stream) {
+  const host_caching::Event event = counting_.record_event(stream);
+  const bool is_gated = std::ranges::find(gated_, stream) != gated_.end();
+  ends_ns_[event] = is_gated ? kNever : stream_ends_ns_[stream];
+  return event;
+}
+
+bool TimedHost::event_done(host_caching::Event event) { return ends_ns_.at(event) <= now_ns_; }
+
+void TimedHost::destroy_event(host_caching::Event event) {
+  ends_ns_.erase(event);
+  counting_.destroy_event(event);
+}
+
+void TimedHost::launch(std::uint32_t stream, std::uint64_t duration_ns) {
+  std::uint64_t& end_ns = stream_ends_ns_[stream];
+  end_ns = std::max(end_ns, now_ns_) + duration_ns;
+}
+
+void TimedHost::synchronize() {
+  for (const std::uint64_t end_ns : stream_ends_ns_) now_ns_ = std::max(now_ns_, end_ns);
+  gated_.clear();
+  for (auto& [event, end_ns] : ends_ns_) end_ns = std::min(end_ns, now_ns_);
+}
+
+void TimedHost::wait_for(std::uint32_t stream) {
+  if (std::ranges::find(gated_, stream) != gated_.end()) return synchronize();
+  now_ns_ = std::max(now_ns_, stream_ends_ns_[stream]);
+}
 
 using host_caching::Address;
 using host_caching::HostCache;

@@ -1,23 +1,86 @@
 // The stream-ordered pool as programs use it: three recorded ones are replayed. Requests that it
 // serves from what it has, the cost of mapping 32 MiB chunks, and of giving them back at a
 // synchronisation.
-#include <cuda_runtime_api.h>
-
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <cuda_runtime_api.h>
 #include "allocators/cuda/cuda_check.h"
 #include "harness/core/profile/blocks.h"
-#include "harness/core/profile/pool_program.h"
+#include "harness/core/profile/program.h"
 #include "harness/core/replay/ballast.h"
+#include "harness/simcuda/core/device.h"
 #include "harness/simcuda/core/units.h"
 
 namespace allocmark {
 namespace {
+
+// What a recorded program makes a stream-ordered pool do, step by step. CUDA tells of a pool only
+// how much it holds; how many chunks a request maps (a pool also moves chunks that it has) and
+// among how many free blocks it looks, the simulated pool says, which is held against the growth of
+// the real one. A program flows in; work per step flows out. Times nothing.
+struct PoolProgram {
+  SlotProgram program;
+  // 32 MiB chunks that a step maps, by step; 0 for frees.
+  std::vector<std::uint64_t> chunks_mapped;
+  // The median number of free blocks that the pool has when a step begins.
+  std::uint64_t free_block_count = 0;
+};
+
+// Far enough apart that every free has happened when the next step begins, as on an idle GPU.
+constexpr std::uint64_t kStepNs = 10'000;
+
+// A pool of its own on a simulated device, empty.
+class SimulatedPool {
+ public:
+  SimulatedPool()
+      : device_(simcuda::h200_config(simcuda::StartState::Plain)),
+        pool_(device_.create_pool(0).pool),
+        stream_(device_.create_stream(simcuda::StreamKind::NonBlocking, now_ns_).stream) {}
+
+  // The simulated device's work for one step.
+  simcuda::Work take(const SlotStep& step, std::uint64_t* address) {
+    now_ns_ += kStepNs;
+    if (step.is_free) return device_.deallocate_async(*address, stream_, now_ns_).work;
+    const simcuda::AllocationOutcome outcome =
+        device_.allocate_async(step.size_bytes, stream_, pool_, now_ns_);
+    *address = outcome.address;
+    return outcome.work;
+  }
+  [[nodiscard]] std::uint64_t free_block_count() const { return device_.free_block_count(); }
+
+ private:
+  std::uint64_t now_ns_ = 0;
+  simcuda::Device device_;
+  simcuda::PoolId pool_;
+  simcuda::StreamId stream_;
+};
+
+// The program on a pool that is empty before and after. `chunks_grown`: by how many chunks the real
+// pool grew at each step; where the simulated pool disagrees at a step, the growth counts.
+PoolProgram follow_pool(SlotProgram program, const std::vector<std::uint64_t>& chunks_grown) {
+  PoolProgram result{.program = std::move(program), .chunks_mapped = {}};
+  SimulatedPool pool;
+  std::vector<std::uint64_t> addresses(result.program.slot_count);
+  std::vector<std::uint64_t> free_block_counts;
+  for (std::size_t i = 0; i < result.program.steps.size(); ++i) {
+    const SlotStep& step = result.program.steps[i];
+    free_block_counts.push_back(pool.free_block_count());
+    const simcuda::Work work = pool.take(step, &addresses[step.slot]);
+    const bool agrees = work.chunks_taken == chunks_grown[i];
+    result.chunks_mapped.push_back(agrees ? work.chunks_mapped : chunks_grown[i]);
+  }
+  const auto middle = free_block_counts.begin() + free_block_counts.size() / 2;
+  std::nth_element(free_block_counts.begin(), middle, free_block_counts.end());
+  if (!free_block_counts.empty()) result.free_block_count = *middle;
+  return result;
+}
 
 // A pool of our own, and a stream to use it on: the device's default pool stays as it is.
 class Pool {

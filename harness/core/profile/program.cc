@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <span>
-#include <string>
 
 #include "harness/core/replay/trace_compiler.h"
 #include "workloads/open_workload.h"

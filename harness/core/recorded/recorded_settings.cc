@@ -1,6 +1,5 @@
 #include "harness/core/recorded/recorded_settings.h"
 
-#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cstdint>
