@@ -2,10 +2,9 @@
 // line.
 #pragma once
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <string>
+
+#include "harness/shell/options.h"
 
 namespace allocmark {
 

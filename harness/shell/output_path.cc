@@ -3,14 +3,12 @@
 
 #include <unistd.h>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <filesystem>
 #include <system_error>
 
 #include <fmt/format.h>
 #include "base/error.h"
+#include "harness/shell/options.h"
 
 namespace allocmark {
 

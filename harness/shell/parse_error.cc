@@ -1,9 +1,6 @@
 // See parse_error.h.
 #include "harness/shell/parse_error.h"
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
@@ -15,6 +12,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "harness/shell/help_formatter.h"
+#include "harness/shell/options.h"
 #include "harness/shell/registry.h"
 #include "harness/shell/stray_word.h"
 
@@ -28,9 +26,7 @@ std::vector<std::string> known_names(const CLI::App& app) {
     names.push_back(subcommand->get_name());
   }
   for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) {
-      names.push_back("--" + name);
-    }
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
   return names;
 }
@@ -58,9 +54,7 @@ std::optional<UnknownWord> find_unknown_word(const CLI::App& root,
     if (!is_known && (name.starts_with("--") || (wants_subcommand && !name.starts_with("-")))) {
       return UnknownWord{.word = name, .known = known};
     }
-    if (is_known && wants_subcommand && !name.starts_with("-")) {
-      app = app->get_subcommand(name);
-    }
+    if (is_known && wants_subcommand && !name.starts_with("-")) app = app->get_subcommand(name);
   }
   return std::nullopt;
 }

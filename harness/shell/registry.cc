@@ -1,9 +1,6 @@
 // See registry.h.
 #include "harness/shell/registry.h"
-
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
+#include "harness/shell/options.h"
 
 namespace allocmark {
 namespace {
@@ -24,10 +21,9 @@ std::span<const CommandEntry> command_registry() { return entries(); }
 
 CLI::Option* add_format(CLI::App* app, std::string* format, const std::string& text,
                         const std::vector<std::string>& forms) {
-  return app->add_option("--format", *format, text)
+  return add_value(app, "--format", *format, "F", text)
       ->check(CLI::IsMember(forms))
-      ->capture_default_str()
-      ->type_name("F");
+      ->capture_default_str();
 }
 
 }  // namespace allocmark

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdio>
-#include <string>
 #include <string_view>
 
 namespace allocmark {
@@ -18,7 +17,7 @@ inline constexpr std::size_t kPipeWidth = 100;
 // 0 where nobody says how wide the stream is: it is a pipe or a file, and COLUMNS is not set.
 [[nodiscard]] std::size_t known_width(std::FILE* stream);
 
-// Lines of text for people, none wider than the stream (fit_text.h). What a program reads through a
+// Lines of text for people, none wider than the stream. What a program reads through a
 // pipe keeps its lines.
 void print_fitted(std::FILE* stream, std::string_view text);
 

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "results/compare/compare.h"
 #include "results/compare/compare_policy.h"
 
 namespace allocmark {
@@ -14,5 +15,12 @@ namespace allocmark {
 // The policy file, or the built-in policy where `path` is empty, with its smallest effect replaced
 // where one is given.
 [[nodiscard]] ComparePolicy read_policy(const std::string& path, const std::string& effect_min);
+
+// A run as one side of a comparison, from its folder or its results file.
+
+// A run's folder with its plan, or a results file alone, whose plan is then not known. Throws
+// EnvironmentError where it cannot be read.
+[[nodiscard]] RunSide read_side(const std::string& label, const std::string& path,
+                                CellDetail detail = CellDetail::Outline);
 
 }  // namespace allocmark

@@ -15,7 +15,6 @@
 #include "harness/shell/html_report.h"
 #include "harness/shell/pages/compare_input.h"
 #include "harness/shell/pages/interleaved_session.h"
-#include "harness/shell/pages/run_side.h"
 #include "results/compare/compare.h"
 #include "results/compare/interleaved.h"
 #include "results/facts/report_facts.h"

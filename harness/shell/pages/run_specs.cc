@@ -34,9 +34,7 @@ std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
                                       const std::string& placements_folder,
                                       const SpecSettings& settings) {
   std::set<std::string> kept_ids;
-  for (const CellResult& cell : kept) {
-    kept_ids.insert(cell.key.id());
-  }
+  for (const CellResult& cell : kept) kept_ids.insert(cell.key.id());
   std::vector<CellSpec> specs;
   for (const CellKey& key : cells) {
     if (!kept_ids.contains(key.id())) {
@@ -76,9 +74,7 @@ void add_timelines(const std::string& folder, std::vector<CellSpec>* specs) {
                      .got = error.message(),
                      .next = "leave --timeline out, or choose another --out"});
   }
-  for (CellSpec& spec : *specs) {
-    spec.timeline_path = timeline_path(folder, spec.key);
-  }
+  for (CellSpec& spec : *specs) spec.timeline_path = timeline_path(folder, spec.key);
 }
 
 bool run_specs(const std::vector<CellSpec>& specs, bool spread, const RunCellsOptions& options,

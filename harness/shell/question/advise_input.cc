@@ -1,9 +1,6 @@
 // Options and tables of 'advise' and 'fit'.
 #include "harness/shell/question/advise_input.h"
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
@@ -24,7 +21,8 @@
 #include "harness/core/device/cards.h"
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/search/advice.h"
-#include "harness/shell/question/conf_warning.h"
+#include "harness/shell/options.h"
+#include "harness/shell/question/known_allocators.h"
 #include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"
 #include "results/columns/text.h"
@@ -32,13 +30,10 @@
 namespace allocmark {
 
 void add_release_and_seed(CLI::App* app, JobOptions* job) {
-  app->add_option("--pytorch", job->pytorch,
-                  "The release of PyTorch that the job runs on, as 2.10 [the recording's own, else "
-                  "the newest]")
-      ->type_name("V");
-  app->add_option("--seed", job->seed, "Seed of the workload; recorded traces have none")
-      ->capture_default_str()
-      ->type_name("N");
+  add_value(app, "--pytorch", job->pytorch, "V",
+            "The release of PyTorch that the job runs on, as 2.10 [the recording's own, else the "
+            "newest]");
+  add_default(app, "--seed", job->seed, "N", "Seed of the workload; recorded traces have none");
 }
 
 void add_format(CLI::App* app, JobOptions* job) {
@@ -47,31 +42,24 @@ void add_format(CLI::App* app, JobOptions* job) {
 }
 
 void add_job_options(CLI::App* app, JobOptions* job) {
-  app->add_option("workload", job->workload,
-                  "The job: a trace file, or a workload as in 'run --workload'")
-      ->required()
-      ->type_name("W");
-  app->add_option("-d,--device", job->device,
-                  "The card: sim:CARD (allocmark list cards), sim:h200,memory=24GiB, or cuda:N")
-      ->capture_default_str()
-      ->type_name("D");
-  app->add_option("-c,--conf", job->confs,
-                  "Only these config strings, 'unset' for none [a grid of PyTorch's keys]")
-      ->type_name("C");
+  add_value(app, "workload", job->workload, "W",
+            "The job: a trace file, or a workload as in 'run --workload'")
+      ->required();
+  add_default(app, "-d,--device", job->device, "D",
+              "The card: sim:CARD (allocmark list cards), sim:h200,memory=24GiB, or cuda:N");
+  add_value(app, "-c,--conf", job->confs, "C",
+            "Only these config strings, 'unset' for none [a grid of PyTorch's keys]");
   add_release_and_seed(app, job);
-  app->add_option("--target", job->target,
-                  "For a server: request P99 to keep, such as p99=2s; says which settings, loads "
-                  "and cards keep it")
-      ->type_name("p99=TIME");
-  app->add_option("--seeds", job->seed_count,
-                  "Number of seeds, from --seed on. The longest lengths that a program can draw "
-                  "are always tried [advise: 3, fit: 1]")
-      ->check(CLI::Range(1u, 1000u))
-      ->type_name("N");
-  app->add_option("--without", job->without,
-                  "A key, or key:value, that the job cannot have; may be repeated")
-      ->allow_extra_args(false)
-      ->type_name("KEY");
+  add_value(app, "--target", job->target, "p99=TIME",
+            "For a server: request P99 to keep, such as p99=2s; says which settings, loads and "
+            "cards keep it");
+  add_value(app, "--seeds", job->seed_count, "N",
+            "Number of seeds, from --seed on. The longest lengths that a program can draw are "
+            "always tried [advise: 3, fit: 1]")
+      ->check(CLI::Range(1u, 1000u));
+  add_value(app, "--without", job->without, "KEY",
+            "A key, or key:value, that the job cannot have; may be repeated")
+      ->allow_extra_args(false);
   add_format(app, job);
 }
 

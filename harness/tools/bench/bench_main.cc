@@ -174,9 +174,7 @@ void check_workloads(const BenchOptions& options) {
 }
 
 std::string resolve_device(const std::string& device) {
-  if (device != "auto") {
-    return device;
-  }
+  if (device != "auto") return device;
   int count = 0;
   const bool have_gpu = !simcuda_loaded() && cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
   (void)cudaGetLastError();
@@ -225,9 +223,7 @@ int run(int argc, char** argv) {
     register_pair_benchmarks(line.options);
   }
   std::vector<char*> pointers;
-  for (std::string& argument : arguments) {
-    pointers.push_back(argument.data());
-  }
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
   int count = static_cast<int>(pointers.size());
   pointers.push_back(nullptr);
   benchmark::Initialize(&count, pointers.data());

@@ -89,9 +89,7 @@ class Run {
 
   void end(int thread_index) {
     barrier_.arrive_and_wait();
-    if (thread_index == 0) {
-      backend_.reset();
-    }
+    if (thread_index == 0) backend_.reset();
   }
 
   [[nodiscard]] const std::string& error() const { return error_; }

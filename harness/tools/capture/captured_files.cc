@@ -1,7 +1,5 @@
 #include "harness/tools/capture/captured_files.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <map>

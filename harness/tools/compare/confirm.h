@@ -3,7 +3,7 @@
 // out, and what was measured stays in a folder of its own.
 #pragma once
 
-#include "harness/shell/pages/rounds_options.h"
+#include "harness/shell/pages/comparison_options.h"
 #include "results/compare/compare.h"
 #include "results/compare/compare_policy.h"
 

@@ -36,10 +36,8 @@
 #include "harness/shell/pages/report_pages.h"
 #include "harness/shell/pages/run_output.h"
 #include "harness/shell/pages/run_specs.h"
-#include "harness/shell/question/conf_warning.h"
 #include "harness/shell/question/known_allocators.h"
 #include "harness/shell/terminal.h"
-#include "harness/tools/run/dealt_gpus.h"
 #include "harness/tools/run/named_pictures.h"
 #include "harness/tools/run/run_options.h"
 #include "harness/tools/run/run_request.h"
@@ -171,9 +169,7 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
   const Shard shard = command.shard.empty() ? Shard{} : parse_shard(command.shard);
   if (command.resume && !names_cells(command)) {
     work.manifest = read_manifest(command.out);
-    if (command.pass_count.has_value()) {
-      work.manifest.pass_count = *command.pass_count;
-    }
+    if (command.pass_count.has_value()) work.manifest.pass_count = *command.pass_count;
     if (!command.pass_order.empty()) work.manifest.in_rounds = command.pass_order == kRounds;
     define_anew(&work.manifest);
     const std::string device =
@@ -188,9 +184,7 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
     Plan plan = plan_cells(command, request, known);
     work.device = choose_device(command.device, program_path);
     check_fits_device(plan.cells, work.device.facts, known);
-    for (CellKey& key : plan.cells) {
-      key.device = work.device.device;
-    }
+    for (CellKey& key : plan.cells) key.device = work.device.device;
     work.notes = request.notes;
     for (const ErrorText& error : request.left_out) {
       work.left_out.push_back("a workload is left out: " + to_string(error));

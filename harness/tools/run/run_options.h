@@ -8,7 +8,7 @@
 
 #include "base/exit_code.h"
 #include "harness/core/run/file_marks.h"
-#include "harness/shell/pages/rounds_options.h"
+#include "harness/shell/pages/comparison_options.h"
 
 namespace allocmark {
 

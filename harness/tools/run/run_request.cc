@@ -13,6 +13,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include "base/bytes.h"
+#include "base/error.h"
 #include "base/input_file.h"
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/replay/capacity.h"
@@ -158,12 +159,8 @@ RunRequest join_with_preset(const RunCommand& command, const std::vector<PlanAll
   request.plan.confs = command.confs.empty() ? confs_for(preset.confs, allocators) : command.confs;
   request.plan.capacities = first_given(command.capacities, preset.capacities);
   request.plan.device = command.device;
-  if (!command.seeds.empty()) {
-    request.plan.seeds = parse_seeds(command.seeds);
-  }
-  if (!command.on_oom.empty()) {
-    request.plan.on_oom = command.on_oom;
-  }
+  if (!command.seeds.empty()) request.plan.seeds = parse_seeds(command.seeds);
+  if (!command.on_oom.empty()) request.plan.on_oom = command.on_oom;
   return request;
 }
 
@@ -241,6 +238,41 @@ void check_reportable(const std::vector<CellKey>& cells, const RunManifest& mani
        .got = fmt::format("{} cells", cells.size()),
        .next = fmt::format("divide it: --shard 1/{0} to {0}/{0}, each with an --out DIR of its own",
                            (cells.size() + count_max - 1) / count_max)});
+}
+
+void require_gpus(const RunCommand& command, const DeviceChoice& device,
+                  const std::string& program_path) {
+  const auto refuse = [&](std::string wanted, std::string got, std::string next) {
+    throw UsageError({.what = "cells cannot be dealt out to these GPUs",
+                      .where = fmt::format("--gpus {}", command.gpu_count),
+                      .wanted = std::move(wanted),
+                      .got = std::move(got),
+                      .next = std::move(next)});
+  };
+  if (command.job_count) {
+    refuse("--gpus alone: each GPU runs one cell at a time", "--jobs", "leave one of them out");
+  }
+  if (device.device != "cuda:0") {
+    refuse("the machine's GPUs from 0 on: --device auto or cuda:0", device.device,
+           "simulated devices run several cells with --jobs");
+  }
+  for (std::uint32_t i = 1; i < command.gpu_count; ++i) {
+    const DeviceChoice other = choose_device(fmt::format("cuda:{}", i), program_path);
+    if (other.facts.gpu_name != device.facts.gpu_name) {
+      refuse("GPUs of one model",
+             fmt::format("{} and {}", device.facts.gpu_name, other.facts.gpu_name),
+             "hide GPUs with CUDA_VISIBLE_DEVICES");
+    }
+  }
+}
+
+RunCellsOptions cells_options(const RunCommand& command, const std::string& device,
+                              const std::string& program_path, const InterruptGuard* interrupt) {
+  const std::uint32_t job_count = command.job_count.value_or(default_job_count(device));
+  return {.program_path = program_path,
+          .job_count = command.gpu_count > 0 ? command.gpu_count : job_count,
+          .gpu_count = command.gpu_count,
+          .interrupt = interrupt};
 }
 
 }  // namespace allocmark

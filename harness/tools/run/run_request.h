@@ -7,8 +7,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "harness/core/run/environment.h"
 #include "harness/core/run/plan.h"
+#include "harness/core/run/run.h"
 #include "harness/core/run/run_folder.h"
+#include "harness/job/interrupt.h"
 #include "harness/tools/run/run_options.h"
 #include "results/schema.h"
 
@@ -41,5 +44,18 @@ void check_reportable(const std::vector<CellKey>& cells, const RunManifest& mani
 
 // A new folder's name under allocmark-results.
 [[nodiscard]] std::string default_folder(const std::string& title);
+
+// Cells that are dealt out to several GPUs (--gpus): which GPUs can take them, and how many cells
+// run at a time.
+
+// Throws UsageError where the machine's first `gpu_count` GPUs are not of one model or not there,
+// and where another option contradicts. Their results count as those of one device.
+void require_gpus(const RunCommand& command, const DeviceChoice& device,
+                  const std::string& program_path);
+
+// How cells run: one at a time on each GPU, or as many as --jobs says.
+[[nodiscard]] RunCellsOptions cells_options(const RunCommand& command, const std::string& device,
+                                            const std::string& program_path,
+                                            const InterruptGuard* interrupt);
 
 }  // namespace allocmark

@@ -17,7 +17,6 @@
 #include "base/streams.h"
 #include "harness/job/interrupt.h"
 #include "harness/shell/terminal.h"
-#include "harness/tools/run/soak/soak_pair.h"
 #include "harness/tools/run/soak/soak_process.h"
 #include "harness/tools/run/soak/soak_text.h"
 
