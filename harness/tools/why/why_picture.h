@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include <nlohmann/json_fwd.hpp>
 #include "harness/tools/why/why.h"
 
 namespace allocmark {
@@ -16,5 +17,17 @@ namespace allocmark {
 [[nodiscard]] std::uint64_t live_rounded(const Why& why);
 // The segments with the most free memory; empty where there is too little free to matter.
 [[nodiscard]] std::string held_text(const Why& why);
+
+// What private pools of graphs and MemPools held over the history, and what went back to the device
+// at once, in words.
+
+// Empty where no pool ever had memory.
+[[nodiscard]] std::string pools_text(const Why& why);
+// The same as a table of Markdown.
+[[nodiscard]] std::string pools_markdown(const Why& why);
+// Likewise; null where no pool ever had memory.
+[[nodiscard]] nlohmann::ordered_json pools_json(const Why& why);
+// The same and what only the page shows.
+[[nodiscard]] nlohmann::ordered_json pools_page_json(const Why& why);
 
 }  // namespace allocmark

@@ -16,7 +16,6 @@
 #include "harness/tools/why/owners_text.h"
 #include "harness/tools/why/why.h"
 #include "harness/tools/why/why_picture.h"
-#include "harness/tools/why/why_pools.h"
 #include "results/columns/text.h"
 
 namespace allocmark {

@@ -1,7 +1,5 @@
 #include "harness/tools/why/message/figure.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>

@@ -59,8 +59,9 @@ void add_segment_fact(const Message& message, Verdict* verdict) {
   for (const SegmentRule& rule : kSegmentRules) {
     if (asked->bytes != rule.segment_bytes) continue;
     verdict->facts.push_back(
-        fmt::format("{} is the segment that PyTorch asks of the driver for a request of {}.",
-                    told(*asked), rule.requests));
+        say(message,
+            "{asked} is the segment that PyTorch asks of the driver for a request of {requests}.",
+            {{"requests", rule.requests}}));
   }
 }
 
@@ -87,12 +88,10 @@ void add_outside_facts(const Message& message, Verdict* verdict) {
 }
 
 void add_pool_fact(const Message& message, Verdict* verdict) {
-  const auto& pools = message.of(Quantity::PoolFree);
-  if (!pools) return;
-  verdict->facts.push_back(fmt::format(
-      "{} are free in private pools (CUDA graphs, MemPools). They serve no request outside their "
-      "pool, so they do not count.",
-      told(*pools)));
+  if (!message.of(Quantity::PoolFree)) return;
+  verdict->facts.push_back(say(message,
+                               "{pool_free} are free in private pools (CUDA graphs, MemPools). "
+                               "They serve no request outside their pool, so they do not count."));
 }
 
 // Two figures and their sum.
@@ -121,59 +120,36 @@ Room room_of(const Message& message) {
   return room;
 }
 
-Verdict without_cache_figure(const Message& message, const Room& room) {
+Verdict without_cache_figure(const Message& message) {
   const Figure& asked = *message.of(Quantity::Asked);
-  Verdict verdict{.cause = Cause::MissingFigures};
-  const std::int64_t lack = lack_bytes(asked, room.bytes);
-  verdict.must_go_bytes = lack;
-  const std::string missing = format_bytes(static_cast<std::uint64_t>(lack));
+  const Figure& free = *message.of(Quantity::Free);
   const auto& holds = message.of(Quantity::ThisProcess);
-  if (holds && surely_less(room.bytes + *holds, asked)) {
-    verdict.cause = Cause::TooBig;
-    verdict.help = Help::No;
-    verdict.answer = fmt::format(
-        "{} failed: with all that this process holds ({}) and all that is free ({}) it would not "
-        "fit: no setting of the allocator can help, {} must go",
-        request_words(message), told(*holds), told(room.bytes), missing);
-    return verdict;
+  if (holds && surely_less(free + *holds, asked)) {
+    return said(
+        message, {Cause::TooBig, Help::No, lack_bytes(asked, free)},
+        "{request} failed: with all that this process holds ({this_process}) and all that is free "
+        "({free}) it would not fit: no setting of the allocator can help, {must_go} must go");
   }
-  verdict.answer = fmt::format(
-      "{} failed with {} {}: {} are missing. The text does not say how much PyTorch holds "
-      "unallocated; unless that is {} or more, no setting of the allocator can help and {} must "
-      "go",
-      request_words(message), told(room.bytes), room.name, missing, missing, missing);
-  verdict.facts.push_back(
-      "The rest of the message says it: \"... is reserved by PyTorch but unallocated\".");
-  return verdict;
-}
-
-// The card has enough with the cache, and the process may not take it.
-Verdict limit_and_cache(const Message& message, const Room& room, const Figure& unallocated) {
-  Verdict verdict{.cause = Cause::ProcessLimit, .help = Help::No};
-  verdict.must_go_bytes = lack_bytes(*message.of(Quantity::Asked), room.bytes + unallocated);
-  const std::string lack = format_bytes(static_cast<std::uint64_t>(*verdict.must_go_bytes));
-  verdict.answer = fmt::format(
-      "{} failed: {}: below the limit of {} (the memory fraction) no setting of the allocator can "
-      "help, it must rise by {} or so much must go",
-      request_words(message), room_words(room.bytes, room.name, unallocated),
-      told(*message.of(Quantity::Allowed)), lack);
-  verdict.facts.push_back(
-      fmt::format("The card itself has {} free.", told(*message.of(Quantity::Free))));
+  Verdict verdict = said(message, {Cause::MissingFigures, Help::Unknown, lack_bytes(asked, free)},
+                         "{request} failed with {free} free: {must_go} are missing. The text does "
+                         "not say how much PyTorch holds unallocated; unless that is {must_go} or "
+                         "more, no setting of the allocator can help and {must_go} must go");
+  verdict.facts = {
+      "The rest of the message says it: \"... is reserved by PyTorch but unallocated\"."};
   return verdict;
 }
 
 Verdict too_big(const Message& message, const Figure& both, const std::string& sum) {
   const Figure& asked = *message.of(Quantity::Asked);
-  Verdict verdict{.cause = Cause::TooBig, .help = Help::No};
-  verdict.must_go_bytes = lack_bytes(asked, both);
-  verdict.answer = fmt::format("{} failed: {}: no setting of the allocator can help, {} must go",
-                               request_words(message), sum,
-                               format_bytes(static_cast<std::uint64_t>(*verdict.must_go_bytes)));
+  Verdict verdict =
+      said(message, {Cause::TooBig, Help::No, lack_bytes(asked, both)},
+           "{request} failed: {sum}: no setting of the allocator can help, {must_go} must go",
+           {{"sum", sum}});
   const auto& pools = message.of(Quantity::PoolFree);
   if (pools && !surely_less(both + *pools, asked)) {
     verdict.facts.push_back(
-        "With what is free in private pools it would be enough, but only for a request of the "
-        "same pool.");
+        "With what is free in private pools it would be enough, but only for a request of the same "
+        "pool.");
   }
   return verdict;
 }
@@ -184,29 +160,34 @@ Verdict with_cache(const Message& message) {
   const Room card{.bytes = *message.of(Quantity::Free)};
   const Room room = room_of(message);
   const std::optional<Figure> unallocated = unallocated_of(message);
-  if (!unallocated) return without_cache_figure(message, card);
+  if (!unallocated) return without_cache_figure(message);
   const Figure card_both = card.bytes + *unallocated;
   if (surely_less(card_both, asked))
     return too_big(message, card_both, room_words(card.bytes, card.name, *unallocated));
   const Figure both = room.bytes + *unallocated;
   const std::string sum = room_words(room.bytes, room.name, *unallocated);
-  if (surely_less(both, asked)) return limit_and_cache(message, room, *unallocated);
-  Verdict verdict;
-  if (!surely_at_least(both, asked) || !surely_at_least(card_both, asked)) {
-    verdict.cause = Cause::Borderline;
-    verdict.answer = fmt::format(
-        "{} failed: {}. That is enough or too little by less than what the printed figures round "
-        "away: expect no help from a setting of the allocator",
-        request_words(message), sum);
+  // The card has enough with the cache, and the process may not take it.
+  if (surely_less(both, asked)) {
+    Verdict verdict =
+        said(message, {Cause::ProcessLimit, Help::No, lack_bytes(asked, both)},
+             "{request} failed: {sum}: below the limit of {allowed} (the memory fraction) no "
+             "setting of the allocator can help, it must rise by {must_go} or so much must go",
+             {{"sum", sum}});
+    verdict.facts = {say(message, "The card itself has {free} free.")};
     return verdict;
   }
-  verdict.cause = Cause::FragmentationPossible;
-  verdict.help = Help::Possible;
-  verdict.answer = fmt::format(
-      "{} failed: {}, enough if it lay in one piece: fragmentation is possible, not sure",
-      request_words(message), sum);
+  if (!surely_at_least(both, asked) || !surely_at_least(card_both, asked)) {
+    return said(message, {Cause::Borderline},
+                "{request} failed: {sum}. That is enough or too little by less than what the "
+                "printed figures round away: expect no help from a setting of the allocator",
+                {{"sum", sum}});
+  }
+  Verdict verdict = said(
+      message,
+      {Cause::FragmentationPossible, message.expandable_on ? Help::Unknown : Help::Possible},
+      "{request} failed: {sum}, enough if it lay in one piece: fragmentation is possible, not sure",
+      {{"sum", sum}});
   if (message.expandable_on) {
-    verdict.help = Help::Unknown;
     verdict.answer += ". Expandable segments are on already, so only a snapshot can tell";
   } else {
     verdict.facts.push_back(
@@ -221,25 +202,19 @@ std::optional<Verdict> spilled(const Message& message) {
   const auto& total = message.of(Quantity::Total);
   const auto& allocated = message.of(Quantity::Allocated);
   if (!total || !allocated || !surely_less(*total, *allocated)) return std::nullopt;
-  Verdict verdict{.cause = Cause::Spilled, .help = Help::No};
   Figure needed = *allocated;
   if (const auto& asked = message.of(Quantity::Asked)) needed = needed + *asked;
-  verdict.must_go_bytes = lack_bytes(needed, *total);
   const bool is_listed = message.of(Quantity::ThisProcess) || !message.processes.empty();
-  verdict.answer = fmt::format(
-      "{} failed: {} are allocated on a card of {}: {}, and no setting of the allocator can help; "
-      "{} "
-      "must go",
-      request_words(message), told(*allocated), told(*total),
-      is_listed ? "a part of it is not on the card" : "the driver spills to the host's memory",
-      format_bytes(static_cast<std::uint64_t>(*verdict.must_go_bytes)));
-  const std::string windows =
+  Verdict verdict = said(message, {Cause::Spilled, Help::No, lack_bytes(needed, *total)},
+                         "{request} failed: {allocated} are allocated on a card of {total}: "
+                         "{where}, and no setting of the allocator can help; {must_go} must go",
+                         {{"where", is_listed ? "a part of it is not on the card"
+                                              : "the driver spills to the host's memory"}});
+  verdict.facts = {
       "NVIDIA's driver for Windows spills so (\"CUDA - Sysmem Fallback Policy\"), and such a job "
-      "is "
-      "slow long before it fails.";
-  const std::string unmapped =
-      "A pool that counts memory which is not mapped looks so, too: vLLM's sleep mode.";
-  verdict.facts = is_listed ? std::vector{unmapped, windows} : std::vector{windows, unmapped};
+      "is slow long before it fails.",
+      "A pool that counts memory which is not mapped looks so, too: vLLM's sleep mode."};
+  if (is_listed) std::ranges::reverse(verdict.facts);
   return verdict;
 }
 
@@ -248,20 +223,15 @@ std::optional<Verdict> unbacked(const Message& message, Verdict found) {
   const auto& total = message.of(Quantity::Total);
   const std::optional<Figure> reachable = reachable_of(message);
   if (!total || !reachable || !surely_less(*total, *reachable)) return std::nullopt;
-  found.cause = Cause::Contradiction;
-  found.help = Help::No;
   found.contradictions.insert(
       found.contradictions.begin(),
       fmt::format("reserved ({}) and free memory ({}) are {} together, and the card has {}",
                   show(*reserved_of(message)), told(*message.of(Quantity::Free)), show(*reachable),
                   told(*total)));
-  found.answer =
-      fmt::format("{} failed, and its figures cannot all be true: {}. No setting follows from them",
-                  request_words(message), found.contradictions.front());
   found.facts.push_back(
       "So it looks where the driver keeps a part in the host's memory, as under Windows, or where "
       "a pool counts memory that is not mapped.");
-  return found;
+  return contradicted(message, std::move(found));
 }
 
 // At most what the card has beside what is allocated was there for the request.
@@ -269,38 +239,24 @@ Verdict without_free(const Message& message) {
   const Figure& asked = *message.of(Quantity::Asked);
   const auto& total = message.of(Quantity::Total);
   const auto& allocated = message.of(Quantity::Allocated);
-  Verdict verdict;
   if (!total || !allocated || !surely_less(*total - *allocated, asked)) {
-    verdict.answer = fmt::format(
-        "{} failed. The text does not say how much was free on the card, so nothing can be "
-        "computed",
-        request_words(message));
-    return verdict;
+    return said(message, {},
+                "{request} failed. The text does not say how much was free on the card, so nothing "
+                "can be computed");
   }
-  verdict.cause = Cause::TooBig;
-  verdict.help = Help::No;
-  verdict.must_go_bytes = lack_bytes(asked, *total - *allocated);
-  verdict.answer = fmt::format(
-      "{} failed: the card has {} and {} of it are allocated, so {} were left at most: no setting "
-      "of the allocator can help, {} must go",
-      request_words(message), told(*total), told(*allocated), show(*total - *allocated),
-      format_bytes(static_cast<std::uint64_t>(*verdict.must_go_bytes)));
-  return verdict;
+  const Figure left = *total - *allocated;
+  return said(message, {Cause::TooBig, Help::No, lack_bytes(asked, left)},
+              "{request} failed: the card has {total} and {allocated} of it are allocated, so "
+              "{left} were left at most: no setting of the allocator can help, {must_go} must go",
+              {{"left", show(left)}});
 }
 
 // The free memory would do, but the driver gives it in pages of 2 MiB, and the last ones of a card
 // may lie in pieces that other programs left. PyTorch asks for 1 MiB at least.
-std::optional<Verdict> nearly_full(const Message& message) {
+bool is_nearly_full(const Message& message) {
   const auto asked_bytes = static_cast<std::uint64_t>(message.of(Quantity::Asked)->bytes);
   const auto free_bytes = static_cast<std::uint64_t>(message.of(Quantity::Free)->bytes);
-  if (asked_bytes < kMiB || free_bytes >= rounded_up(asked_bytes, 2 * kMiB) + 2 * kMiB)
-    return std::nullopt;
-  Verdict verdict{.cause = Cause::Borderline};
-  verdict.answer = fmt::format(
-      "{} failed with {} free: the card is full. The driver gives memory in pages of 2 MiB, and so "
-      "few may lie in pieces: expect no help from a setting of the allocator",
-      request_words(message), told(*message.of(Quantity::Free)));
-  return verdict;
+  return asked_bytes >= kMiB && free_bytes < rounded_up(asked_bytes, 2 * kMiB) + 2 * kMiB;
 }
 
 Verdict by_room(const Message& message) {
@@ -309,86 +265,69 @@ Verdict by_room(const Message& message) {
   const auto& total = message.of(Quantity::Total);
   const auto& allowed = message.of(Quantity::Allowed);
   if (total && surely_less(*total, *asked)) {
-    Verdict verdict{.cause = Cause::TooBig, .help = Help::No};
-    verdict.must_go_bytes = lack_bytes(*asked, *total);
-    verdict.answer = fmt::format(
-        "{} failed: that is more than the whole card ({}): no setting of the allocator can help, "
-        "the request must shrink by {} at least",
-        request_words(message), told(*total),
-        format_bytes(static_cast<std::uint64_t>(*verdict.must_go_bytes)));
-    return verdict;
+    return said(message, {Cause::TooBig, Help::No, lack_bytes(*asked, *total)},
+                "{request} failed: that is more than the whole card ({total}): no setting of the "
+                "allocator can help, the request must shrink by {must_go} at least");
   }
   const std::optional<Figure> reserved = reserved_of(message);
-  if (allowed && reserved) {
-    const Figure below_limit = *allowed - *reserved;
-    if (free && surely_at_least(*free, *asked) && !surely_at_least(below_limit, *asked))
-      return process_limit(message, below_limit);
-  }
-  if (free && surely_at_least(*free, *asked)) {
-    const bool is_below_card = allowed && !(total && surely_at_least(*allowed, *total));
-    if (is_below_card && !reserved) return process_limit_alone(message);
-    const std::optional<Verdict> full = nearly_full(message);
-    return full ? *full : outside_limit(message);
-  }
-  return free ? with_cache(message) : without_free(message);
+  if (!free) return without_free(message);
+  if (!surely_at_least(*free, *asked)) return with_cache(message);
+  if (allowed && reserved && !surely_at_least(*allowed - *reserved, *asked))
+    return process_limit(message, *allowed - *reserved);
+  const bool is_below_card = allowed && !(total && surely_at_least(*allowed, *total));
+  if (is_below_card && !reserved) return process_limit_alone(message);
+  if (!is_nearly_full(message)) return outside_limit(message);
+  return said(
+      message, {Cause::Borderline},
+      "{request} failed with {free} free: the card is full. The driver gives memory in pages of 2 "
+      "MiB, and so few may lie in pieces: expect no help from a setting of the allocator");
 }
 
-Verdict rejection(const Message& message) {
-  Verdict verdict{.cause = Cause::ProcessLimit};
-  verdict.answer = fmt::format(
-      "{} was rejected because the process's own limit (per_process_memory_fraction) would be "
-      "exceeded; the message does not say by how much",
-      request_words(message));
+Verdict address_space(const Message& message, std::vector<std::string> facts) {
+  Verdict verdict =
+      said(message, {Cause::AddressSpace, Help::Possible},
+           "{request} failed: one expandable segment has {segment_limit} of address space "
+           "(expandable_segments_reserve), and no request goes over two segments");
+  if (message.of(Quantity::SegmentNeeded))
+    verdict.answer += say(message, ": {segment_needed} are needed");
+  verdict.facts = std::move(facts);
   return verdict;
 }
 
-Verdict address_space(const Message& message, Verdict verdict) {
-  verdict.cause = Cause::AddressSpace;
-  verdict.help = Help::Possible;
-  verdict.answer = fmt::format(
-      "{} failed: one expandable segment has {} of address space (expandable_segments_reserve), "
-      "and no request goes over two segments{}",
-      request_words(message), told(*message.of(Quantity::SegmentLimit)),
-      message.of(Quantity::SegmentNeeded)
-          ? fmt::format(": {} are needed", told(*message.of(Quantity::SegmentNeeded)))
-          : "");
-  verdict.must_go_bytes.reset();
-  return verdict;
-}
-
-Verdict no_request(const Message& message, Verdict found) {
-  found.answer = "the text does not say what was asked (\"Tried to allocate ...\")";
+Verdict no_request(const Message& message) {
+  Verdict verdict{.answer = "the text does not say what was asked (\"Tried to allocate ...\")"};
   if (const std::optional<Figure> unallocated = unallocated_of(message)) {
-    found.facts.push_back(
+    verdict.facts.push_back(
         fmt::format("A setting can win {} at most: all that is unallocated.", told(*unallocated)));
   }
-  return found;
+  return verdict;
 }
 
 }  // namespace
 
 Verdict judge_caching(const Message& message) {
-  if (message.is_rejection) return rejection(message);
+  if (message.is_rejection) {
+    return said(
+        message, {Cause::ProcessLimit},
+        "{request} was rejected because the process's own limit (per_process_memory_fraction) "
+        "would be exceeded; the message does not say by how much");
+  }
   Verdict found;
   const bool is_fatal = contradicts(message, &found);
   Verdict verdict;
   if (std::optional<Verdict> spill = spilled(message)) {
     verdict = *std::move(spill);
   } else if (is_fatal) {
-    verdict.cause = Cause::Contradiction;
-    verdict.help = Help::No;
-    verdict.answer = fmt::format(
-        "{} failed, and its figures cannot all be true: {}. No setting follows from them",
-        request_words(message), found.contradictions.front());
+    verdict = contradicted(message, found);
   } else if (std::optional<Verdict> part = unbacked(message, found)) {
     verdict = *part;
     found.contradictions = part->contradictions;
   } else if (!message.of(Quantity::Asked)) {
-    verdict = no_request(message, {});
+    verdict = no_request(message);
   } else {
     verdict = by_room(message);
     if (verdict.cause != Cause::TooBig && message.of(Quantity::SegmentLimit))
-      verdict = address_space(message, std::move(verdict));
+      verdict = address_space(message, std::move(verdict.facts));
   }
   verdict.contradictions = found.contradictions;
   add_segment_fact(message, &verdict);

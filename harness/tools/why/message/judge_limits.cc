@@ -2,7 +2,6 @@
 // PyTorch; see judges.h.
 #include <fmt/format.h>
 
-#include "base/bytes.h"
 #include "harness/tools/why/message/judges.h"
 
 namespace allocmark::message {
@@ -17,25 +16,19 @@ bool ends_before_limit(const Message& message) {
 }  // namespace
 
 Verdict outside_limit(const Message& message) {
-  const auto& free = message.of(Quantity::Free);
-  Verdict verdict{.cause = Cause::OutsideLimit, .help = Help::No};
   if (ends_before_limit(message)) {
-    verdict.help = Help::Unknown;
-    verdict.answer = fmt::format(
-        "{} failed while {} were free on the card: a limit refused it, one outside PyTorch or the "
-        "process's own (a memory fraction). The text ends before it says which",
-        request_words(message), told(*free));
-    verdict.facts.push_back(
-        "The rest of the message says it: \"... allowed\" is the process's own limit.");
+    Verdict verdict = said(
+        message, {Cause::OutsideLimit},
+        "{request} failed while {free} were free on the card: a limit refused it, one outside "
+        "PyTorch or the process's own (a memory fraction). The text ends before it says which");
+    verdict.facts = {
+        "The rest of the message says it: \"... allowed\" is the process's own limit."};
     return verdict;
   }
-  verdict.answer = fmt::format(
-      "{} failed while {} were free on the card: a limit outside PyTorch refused it, and no "
-      "setting of the allocator can help",
-      request_words(message), told(*free));
+  Verdict verdict = refused_outside(message);
   verdict.facts = {
-      "Limits outside PyTorch: of a container or a GPU share (HAMi, MIG, MPS, vGPU), of the "
-      "driver under Windows and WSL (a page file that is full), and of the system's memory locks.",
+      "Limits outside PyTorch: of a container or a GPU share (HAMi, MIG, MPS, vGPU), of the driver "
+      "under Windows and WSL (a page file that is full), and of the system's memory locks.",
       "A message that was written later than the failure also looks so, where another program gave "
       "its memory back in between."};
   if (!message.of(Quantity::ThisProcess) && message.processes.empty() && !message.needs_2_1) {
@@ -46,25 +39,28 @@ Verdict outside_limit(const Message& message) {
   return verdict;
 }
 
+Verdict refused_outside(const Message& message) {
+  return said(message, {Cause::OutsideLimit, Help::No},
+              "{request} failed while {free} were free on the card: a limit outside PyTorch "
+              "refused it, and no setting of the allocator can help");
+}
+
 Verdict process_limit(const Message& message, const Figure& below_limit) {
-  const auto& free = message.of(Quantity::Free);
-  const auto& allowed = message.of(Quantity::Allowed);
-  const std::optional<Figure> reserved = reserved_of(message);
-  Verdict verdict{.cause = Cause::ProcessLimit, .help = Help::No};
-  verdict.answer = fmt::format(
-      "{} failed while {} were free on the card: the process may take {} and holds {}: its own "
-      "limit (the memory fraction) refused it, not the card",
-      request_words(message), told(*free), told(*allowed), show(*reserved));
+  Verdict verdict =
+      said(message, {Cause::ProcessLimit, Help::No},
+           "{request} failed while {free} were free on the card: the process may take {allowed} "
+           "and holds {held}: its own limit (the memory fraction) refused it, not the card",
+           {{"held", show(*reserved_of(message))}});
   const Figure& asked = *message.of(Quantity::Asked);
   const std::optional<Figure> unallocated = unallocated_of(message);
   if (!unallocated) return verdict;
   const Figure both = at_least_zero(below_limit) + *unallocated;
   if (surely_less(both, asked)) {
     verdict.must_go_bytes = lack_bytes(asked, both);
-    verdict.facts.push_back(fmt::format(
-        "Below the limit are {} with the unallocated memory: no setting of the allocator can help "
-        "there, the limit must rise by {} or so much must go.",
-        show(both), format_bytes(static_cast<std::uint64_t>(*verdict.must_go_bytes))));
+    verdict.facts.push_back(
+        fmt::format("Below the limit are {} with the unallocated memory: no setting of the "
+                    "allocator can help there, the limit must rise by {} or so much must go.",
+                    show(both), bytes_text(*verdict.must_go_bytes)));
   } else if (surely_at_least(both, asked)) {
     verdict.help = Help::Possible;
     verdict.facts.push_back(fmt::format(
@@ -75,13 +71,10 @@ Verdict process_limit(const Message& message, const Figure& below_limit) {
 }
 
 Verdict process_limit_alone(const Message& message) {
-  Verdict verdict{.cause = Cause::ProcessLimit};
-  verdict.answer = fmt::format(
-      "{} failed while {} were free on the card: the process may take {}, so its own limit (the "
-      "memory fraction) refused it where it holds that much; the text does not say what it holds",
-      request_words(message), told(*message.of(Quantity::Free)),
-      told(*message.of(Quantity::Allowed)));
-  return verdict;
+  return said(message, {Cause::ProcessLimit},
+              "{request} failed while {free} were free on the card: the process may take "
+              "{allowed}, so its own limit (the memory fraction) refused it where it holds that "
+              "much; the text does not say what it holds");
 }
 
 }  // namespace allocmark::message

@@ -1,7 +1,12 @@
 // The arithmetic, one function for each kind of allocator; see verdict.h.
 #pragma once
 
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "harness/tools/why/message/verdict.h"
 
@@ -14,6 +19,8 @@ namespace allocmark::message {
 [[nodiscard]] Verdict process_limit(const Message& message, const Figure& below_limit);
 [[nodiscard]] Verdict process_limit_alone(const Message& message);
 [[nodiscard]] Verdict outside_limit(const Message& message);
+// The answer of the last, of whatever allocator.
+[[nodiscard]] Verdict refused_outside(const Message& message);
 // backend:cudaMallocAsync, which does not say what its pool keeps.
 [[nodiscard]] Verdict judge_driver_pool(const Message& message);
 // One that says its own limit and what is in use below it: BFC, CuPy, RMM, ONNX Runtime, MPS.
@@ -29,9 +36,26 @@ namespace allocmark::message {
 
 // "20.00 MiB" as the message has it, else as `show` does.
 [[nodiscard]] std::string told(const Figure& figure);
+// "20.00 MiB", "0 B" for less than nothing.
+[[nodiscard]] std::string bytes_text(std::int64_t size_bytes);
 // "a request of 20.00 MiB"; "a request" where the text does not say how much.
 [[nodiscard]] std::string request_words(const Message& message);
 // How much more `needed` is than `there`, at least 0, as an answer's must_go.
 [[nodiscard]] std::int64_t lack_bytes(const Figure& needed, const Figure& there);
+
+// A text with the message's words in it: {free}, {allocated} and so on are its figures by their
+// names in JSON (forms.cc), {request} is request_words(), and `more` are names of the caller's own.
+using MoreWords = std::initializer_list<std::pair<const char*, std::string_view>>;
+[[nodiscard]] std::string say(const Message& message, std::string_view text, MoreWords more = {});
+struct Finding {
+  Cause cause = Cause::MissingFigures;
+  Help help = Help::Unknown;
+  std::optional<std::int64_t> must_go_bytes{};
+};
+// A verdict whose answer is that text, which may say {must_go} as well.
+[[nodiscard]] Verdict said(const Message& message, const Finding& finding, std::string_view answer,
+                           MoreWords more = {});
+// The verdict with its first contradiction as the answer.
+[[nodiscard]] Verdict contradicted(const Message& message, Verdict verdict);
 
 }  // namespace allocmark::message

@@ -1,9 +1,6 @@
 #include "harness/tools/why/message/verdict.h"
 
-#include <fmt/format.h>
-
 #include <array>
-#include <cstdlib>
 
 #include "base/assert.h"
 #include "base/bytes.h"
