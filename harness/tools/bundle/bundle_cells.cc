@@ -64,10 +64,11 @@ void check_repeat(const CellResult& cell, const BundleView& view, const Environm
         !far(intervals[i]->high_ns, made[i]->high_ns)) {
       continue;
     }
-    broken(rule, fmt::format("{}: the interval of {} for a repeat is {:.6g} to {:.6g} ns, the "
-                             "passes give {:.6g} to {:.6g} ns",
-                             name_of(cell.key), numbers[i].name, intervals[i]->low_ns,
-                             intervals[i]->high_ns, made[i]->low_ns, made[i]->high_ns));
+    broken(rule,
+           "{}: the interval of {} for a repeat is {:.6g} to {:.6g} ns, the "
+           "passes give {:.6g} to {:.6g} ns",
+           name_of(cell.key), numbers[i].name, intervals[i]->low_ns, intervals[i]->high_ns,
+           made[i]->low_ns, made[i]->high_ns);
   }
 }
 
@@ -85,14 +86,13 @@ void check_rounds(const std::vector<const RoundResult*>& rounds, CheckedRule& ru
     const std::string name =
         fmt::format("side {}: {}", side_name(rounds[i]->side), name_of(rounds[i]->cell.key));
     if (rounds[i]->round != i) {
-      broken(rule, fmt::format("{}: round {} is missing", name, i + 1));
+      broken(rule, "{}: round {} is missing", name, i + 1);
       return;
     }
     if (rounds[i]->cell.passes.empty()) continue;
     const auto [first, is_new] = seen.try_emplace(pass_times(rounds[i]->cell), i);
     if (is_new) continue;
-    broken(rule, fmt::format("{}: rounds {} and {} have the same passes", name, first->second + 1,
-                             i + 1));
+    broken(rule, "{}: rounds {} and {} have the same passes", name, first->second + 1, i + 1);
   }
 }
 
@@ -115,8 +115,8 @@ void check_capacity(const CellResult& cell, const std::string& name, CheckedRule
     if (capacity.unlimited()) return;
     const std::uint64_t meant = capacity.resolve_bytes(cell.requested_bytes_peak);
     if (meant == cell.capacity_bytes) return;
-    broken(rule, fmt::format("{}: capacity_bytes is {}, its capacity comes to {}", name,
-                             cell.capacity_bytes, meant));
+    broken(rule, "{}: capacity_bytes is {}, its capacity comes to {}", name, cell.capacity_bytes,
+           meant);
   } catch (const Error& error) {
     broken(rule, name + ": " + error.what());
   }
@@ -150,8 +150,8 @@ void check_first_rounds(const BundleView& view, const StoredRun& run, std::uint3
   for (std::size_t index = 0; index < run.whole.count; ++index) {
     const CellResult& cell = run.whole.whole(index);
     if (first[cell.key.id()] == to_json_line(cell)) continue;
-    broken(rule, fmt::format("side {}: {}: its result is not that of its first round",
-                             side_name(side), name_of(cell.key)));
+    broken(rule, "side {}: {}: its result is not that of its first round", side_name(side),
+           name_of(cell.key));
   }
 }
 
@@ -160,8 +160,8 @@ void check_all_rounds(const BundleView& view, CheckedRule& rule) {
     const RoundResult& round = view.turns->rounds[index];
     for (const std::string& finding :
          findings_of(view.turns->whole.whole(index), view.turns->environments.at(round.side))) {
-      broken(rule, fmt::format("round {}, side {}: {}: {}", round.round + 1, side_name(round.side),
-                               name_of(round.cell.key), finding));
+      broken(rule, "round {}, side {}: {}: {}", round.round + 1, side_name(round.side),
+             name_of(round.cell.key), finding);
     }
   }
   check_turns(view, rule);

@@ -1,7 +1,4 @@
 // 'allocmark bundle RUN --out FILE' packs a run for publishing. It does not measure.
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 
 #include <cstddef>
 #include <cstdio>
@@ -18,6 +15,7 @@
 #include "base/shell_text.h"
 #include "harness/core/run/environment.h"
 #include "harness/core/run/run_folder.h"
+#include "harness/shell/options.h"
 #include "harness/shell/output_path.h"
 #include "harness/shell/pages/comparison_options.h"
 #include "harness/shell/pages/report_pages.h"
@@ -42,18 +40,15 @@ struct BundleCommand {
 };
 
 void add_bundle(CLI::App* app, BundleCommand* command) {
-  app->add_option("folder", command->folder, "A folder that 'allocmark run' wrote")
-      ->required()
-      ->type_name("RUN");
-  app->add_option("-o,--out", command->out, "The bundle: a .tar.zst, .tar.gz or .tar")
-      ->required()
-      ->type_name("FILE");
+  add_value(app, "folder", command->folder, "RUN", "A folder that 'allocmark run' wrote")
+      ->required();
+  add_value(app, "-o,--out", command->out, "FILE", "The bundle: a .tar.zst, .tar.gz or .tar")
+      ->required();
   add_force(app, &command->force);
   add_comparison(app, &command->baselines, &command->policy, &command->calibration);
-  app->add_option("--sign", command->key,
-                  "Sign it with this SSH key, or the .pub of one in ssh-agent, by ssh-keygen: "
-                  "writes FILE.sig")
-      ->type_name("KEY");
+  add_value(
+      app, "--sign", command->key, "KEY",
+      "Sign it with this SSH key, or the .pub of one in ssh-agent, by ssh-keygen: writes FILE.sig");
   app->footer(
       "\nThe bundle is checked as 'allocmark check' does. Exit codes: 0 it can be published, 1 a "
       "rule is broken,\n3 a rule could not be checked.\n");

@@ -31,9 +31,7 @@ std::vector<std::string> disturbances_of(const BundleView& view, const std::stri
   found.insert(found.end(), conditions.warnings.begin(), conditions.warnings.end());
   for (const std::string& sentence : disturbances(conditions, environment.cpu_count)) {
     if (std::ranges::find(conditions.warnings, sentence) != conditions.warnings.end()) continue;
-    rule.outcome = RuleOutcome::Broken;
-    rule.findings.push_back(
-        fmt::format("{} lacks the warning of its own numbers: {}", file->first, sentence));
+    broken(rule, "{} lacks the warning of its own numbers: {}", file->first, sentence);
   }
   return found;
 }
@@ -68,10 +66,8 @@ void judge_run(const BundleView& view, const std::string& prefix, const RunFile&
                     kDifferingCellShareMax * static_cast<double>(measured_count);
   // The sides of an A/B run take turns, so what disturbs one disturbs the other.
   if (!disturbed.empty() && many && !view.bundle.files.contains(kBundleRounds)) {
-    rule.outcome = RuleOutcome::Broken;
-    rule.findings.push_back(fmt::format("{}; and passes differ in {} of {} cells, {:.0f} % may",
-                                        disturbed.front(), differing.size(), measured_count,
-                                        100 * kDifferingCellShareMax));
+    broken(rule, "{}; and passes differ in {} of {} cells, {:.0f} % may", disturbed.front(),
+           differing.size(), measured_count, 100 * kDifferingCellShareMax);
     rule.findings.insert(rule.findings.end(), differing.begin(), differing.end());
   } else {
     for (const std::string& sentence : disturbed) {
@@ -86,11 +82,7 @@ void judge_run(const BundleView& view, const std::string& prefix, const RunFile&
 }  // namespace
 
 void machine_quiet(const BundleView& view, CheckedRule& rule) {
-  if (!view.run.file) {
-    rule.outcome = RuleOutcome::NotChecked;
-    rule.findings.push_back("results.jsonl cannot be used: " + view.run.problem);
-    return;
-  }
+  if (!needs_run(view, rule)) return;
   try {
     for (const StoredRun* run : runs_of(view)) {
       // Of an A/B run both sides were measured under those of the baseline.
@@ -103,8 +95,7 @@ void machine_quiet(const BundleView& view, CheckedRule& rule) {
       judge_run(view, run->prefix, *run->file, rule);
     }
   } catch (const Error& error) {
-    rule.outcome = RuleOutcome::NotChecked;
-    rule.findings.emplace_back(error.what());
+    not_checked(rule, error.what());
   }
 }
 

@@ -38,8 +38,8 @@ void differs(const BundleView& view, const std::string& what, CheckedRule& rule)
   const std::string ours = "allocmark " + view.options.version;
   const std::string theirs = made_by(view);
   if (theirs == ours) return broken(rule, what);
-  not_checked(rule, fmt::format("{}: this is {}, and '{}' made it: check it with that version",
-                                what, ours, theirs));
+  not_checked(rule, "{}: this is {}, and '{}' made it: check it with that version", what, ours,
+              theirs);
 }
 
 bool same_program(const Environment& a, const Environment& b) {
@@ -53,9 +53,10 @@ void differs(const BundleView& view, const Environment& maker, const std::string
   const std::string theirs = fmt::format("{} (git {}", maker.allocmark_version,
                                          std::string_view(maker.git_sha).substr(0, kShaShown));
   if (view.options.version.starts_with(theirs)) return differs(view, what, rule);
-  not_checked(rule, fmt::format("{}: this is allocmark {}, and '{})' measured it: check it with "
-                                "that version",
-                                what, view.options.version, theirs));
+  not_checked(rule,
+              "{}: this is allocmark {}, and '{})' measured it: check it with "
+              "that version",
+              what, view.options.version, theirs);
 }
 
 void must_equal(const BundleView& view, const std::string& name, const std::string& made_again,
@@ -180,9 +181,7 @@ void verdicts_recomputed(const BundleView& view, CheckedRule& rule) {
   }
   if (!needs_run(view, rule)) return;
   if (!view.bundle.files.contains("base.results.jsonl")) {
-    rule.outcome = RuleOutcome::NotChecked;
-    rule.findings.push_back("base.results.jsonl is missing");
-    return;
+    return not_checked(rule, "base.results.jsonl is missing");
   }
   try {
     const Comparison verdicts = bundled_verdicts(view.bundle.files);

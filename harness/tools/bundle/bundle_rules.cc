@@ -21,8 +21,7 @@ std::string name_of(const CellKey& key) {
 
 bool needs_run(const BundleView& view, CheckedRule& rule) {
   if (view.run.file) return true;
-  rule.outcome = RuleOutcome::NotChecked;
-  rule.findings.push_back("results.jsonl cannot be used: " + view.run.problem);
+  not_checked(rule, "results.jsonl cannot be used: " + view.run.problem);
   return false;
 }
 
@@ -156,10 +155,6 @@ constexpr BundleRule kRules[] = {
     {"page-of-results", "Is report.html made from these results?", page_of_results},
     {"verdicts-recomputed", "Do the raw results give these verdicts?", verdicts_recomputed},
 };
-
-}  // namespace
-
-namespace {
 
 StoredRun stored_run(const BundleFiles& files, const std::string& prefix) {
   StoredRun run{.prefix = prefix, .problem = kNotThere, .plan_problem = kNotThere};

@@ -5,8 +5,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include "harness/core/run/run_folder.h"
 #include "harness/tools/bundle/bundle.h"
 #include "harness/tools/bundle/bundle_check.h"
@@ -53,6 +55,16 @@ struct BundleRule {
 [[nodiscard]] std::string name_of(const CellKey& key);
 void broken(CheckedRule& rule, std::string finding);
 void not_checked(CheckedRule& rule, std::string finding);
+template <typename First, typename... Rest>
+void broken(CheckedRule& rule, fmt::format_string<First, Rest...> text, First&& first,
+            Rest&&... rest) {
+  broken(rule, fmt::format(text, std::forward<First>(first), std::forward<Rest>(rest)...));
+}
+template <typename First, typename... Rest>
+void not_checked(CheckedRule& rule, fmt::format_string<First, Rest...> text, First&& first,
+                 Rest&&... rest) {
+  not_checked(rule, fmt::format(text, std::forward<First>(first), std::forward<Rest>(rest)...));
+}
 // What was made again differs: wrong, where this version made it; where another one did, only that
 // one can tell.
 void differs(const BundleView& view, const std::string& what, CheckedRule& rule);

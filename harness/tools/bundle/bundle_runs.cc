@@ -68,9 +68,9 @@ void check_all_measured(const StoredRun& run, CheckedRule& rule) {
     if (cell.status == CellStatus::Skipped) {
       rule.notes.push_back(name + ": skipped: " + cell.reason);
     } else if (!is_measured(cell)) {
-      broken(rule, fmt::format("{}: {}: {}", name, to_string(cell.status), cell.reason));
+      broken(rule, "{}: {}: {}", name, to_string(cell.status), cell.reason);
     } else if (cell.passes_to_come > 0) {
-      broken(rule, fmt::format("{}: {} passes were still to be made", name, cell.passes_to_come));
+      broken(rule, "{}: {} passes were still to be made", name, cell.passes_to_come);
     }
   }
 }
@@ -91,15 +91,15 @@ void check_nothing_else(const StoredRun& run, std::uint32_t most, CheckedRule& r
   for (const CellResult& cell : run.file->cells) {
     const std::string name = run.label + name_of(cell.key);
     if (cell.key.device != run.file->environment.device) {
-      broken(rule, fmt::format("{}: run on {}, the environment is of {}", name, cell.key.device,
-                               run.file->environment.device));
+      broken(rule, "{}: run on {}, the environment is of {}", name, cell.key.device,
+             run.file->environment.device);
     }
     if (!planned.contains(cell.key.id())) {
       broken(rule, name + ": not in the plan");
     } else if (is_measured(cell) &&
                (cell.pass_count < run.plan->pass_count || cell.pass_count > most)) {
-      broken(rule, fmt::format("{}: {} passes, the plan says {} to {}", name, cell.pass_count,
-                               run.plan->pass_count, most));
+      broken(rule, "{}: {} passes, the plan says {} to {}", name, cell.pass_count,
+             run.plan->pass_count, most);
     }
   }
   if (run.plan->verify == VerifyLevel::Off) {
@@ -122,8 +122,8 @@ void check_plan_of_sides(const BundleView& view, CheckedRule& rule) {
     std::ranges::sort(ids);
     std::ranges::sort(own_ids);
     if (!run->plan || ids == own_ids) continue;
-    broken(rule, fmt::format("side {}: {} has other cells than {}plan.json", side_name(side),
-                             kBundleTurnsPlan, run->prefix));
+    broken(rule, "side {}: {} has other cells than {}plan.json", side_name(side), kBundleTurnsPlan,
+           run->prefix);
   }
 }
 
@@ -133,9 +133,8 @@ void check_passes_of_rounds(const BundleView& view, CheckedRule& rule) {
   for (const RoundResult& round : view.turns->rounds) {
     const std::uint32_t count = round.cell.pass_count;
     if (!is_measured(round.cell) || (count >= plan.pass_count && count <= most)) continue;
-    broken(rule,
-           fmt::format("round {}, side {}: {} passes, {} says {} to {}", round.round + 1,
-                       side_name(round.side), count, kBundleTurnsPlan, plan.pass_count, most));
+    broken(rule, "round {}, side {}: {} passes, {} says {} to {}", round.round + 1,
+           side_name(round.side), count, kBundleTurnsPlan, plan.pass_count, most);
   }
 }
 
@@ -159,8 +158,7 @@ void check_order(const BundleView& view, CheckedRule& rule) {
       const bool takes_turns = plan.turns_by_pass && can_share_device(plan.cells[index].base) &&
                                can_share_device(plan.cells[index].now);
       if (round->in_turns && !takes_turns) {
-        broken(rule,
-               fmt::format("round {}: passes that took turns, and the plan has none", number + 1));
+        broken(rule, "round {}: passes that took turns, and the plan has none", number + 1);
       }
     }
     std::vector<std::pair<std::size_t, std::uint32_t>> meant;
@@ -199,8 +197,8 @@ void rounds_enough(const BundleView& view, CheckedRule& rule) {
             return round.side == side && round.cell.key == key && is_measured(round.cell);
           });
       if (count >= kPublishedPassCountMin) continue;
-      broken(rule, fmt::format("{}: {} rounds of side {}, {} are needed to see their spread",
-                               name_of(key), count, side_name(side), kPublishedPassCountMin));
+      broken(rule, "{}: {} rounds of side {}, {} are needed to see their spread", name_of(key),
+             count, side_name(side), kPublishedPassCountMin);
     }
   }
 }
@@ -211,8 +209,8 @@ void check_fit(const StoredRun& run, CheckedRule& rule) {
   std::transform(build.begin(), build.end(), build.begin(),
                  [](unsigned char byte) { return static_cast<char>(std::tolower(byte)); });
   if (build.empty() || build == "debug") {
-    broken(rule, fmt::format("{}build type '{}': its latencies mean nothing", run.label,
-                             environment.build_type));
+    broken(rule, "{}build type '{}': its latencies mean nothing", run.label,
+           environment.build_type);
   }
   if (environment.git_sha.empty()) {
     rule.reservations.push_back(run.label + "built outside a checkout: its source is not known");

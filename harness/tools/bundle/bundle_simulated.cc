@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -233,8 +232,8 @@ class Simulation {
     std::uint64_t told_count = gpu_count_;
     for (const auto& [obstacle, count] : obstacles_) {
       told_count += count;
-      not_checked(rule_, fmt::format("{} of {} cells cannot be made again here: {}", count,
-                                     rule_.cell_count, obstacle));
+      not_checked(rule_, "{} of {} cells cannot be made again here: {}", count, rule_.cell_count,
+                  obstacle);
     }
     if (gpu_count_ > 0) {
       rule_.reservations.push_back(
@@ -250,9 +249,9 @@ class Simulation {
     const std::uint64_t left_count = rule_.cell_count - rule_.cells_made_again - told_count;
     if (left_count == 0) return;
     not_checked(rule_,
-                fmt::format("{} of {} cells were not simulated again in this time: allocmark "
-                            "check --rerun --seconds 600",
-                            left_count, rule_.cell_count));
+                "{} of {} cells were not simulated again in this time: allocmark "
+                "check --rerun --seconds 600",
+                left_count, rule_.cell_count);
   }
 
   const BundleView& view_;

@@ -1,7 +1,4 @@
 // 'allocmark check BUNDLE' says whether a bundle can be relied on. It does not measure.
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 
 #include <cstdio>
 #include <string>
@@ -9,6 +6,7 @@
 #include <fmt/format.h>
 #include "base/own_process.h"
 #include "harness/core/run/environment.h"
+#include "harness/shell/options.h"
 #include "harness/shell/registry.h"
 #include "harness/tools/bundle/bundle.h"
 #include "harness/tools/bundle/bundle_check.h"
@@ -27,23 +25,19 @@ struct CheckCommand {
 };
 
 void add_check(CLI::App* app, CheckCommand* command) {
-  app->add_option("bundle", command->bundle,
-                  "What 'allocmark bundle' wrote, or the folder it was unpacked to")
-      ->required()
-      ->type_name("BUNDLE");
+  add_value(app, "bundle", command->bundle, "BUNDLE",
+            "What 'allocmark bundle' wrote, or the folder it was unpacked to")
+      ->required();
   add_format(app, &command->format, "table or json", {"table", "json"});
-  app->add_option("--signers", command->signers,
-                  "File with a name and a public key a line, as ssh-keygen has it; one of them "
-                  "must have signed the bundle (BUNDLE.sig)")
-      ->type_name("FILE");
+  add_value(app, "--signers", command->signers, "FILE",
+            "File with a name and a public key a line, as ssh-keygen has it; one of them must have "
+            "signed the bundle (BUNDLE.sig)");
   app->add_flag("--rerun", command->rerun,
                 "Simulate every simulated cell again, not only those of at most 200000 events");
-  app->add_option(
-         "--seconds", command->seconds,
-         "Time limit for making the traces again, and the same again for simulating the cells")
+  add_value(app, "--seconds", command->seconds, "S",
+            "Time limit for making the traces again, and the same again for simulating the cells")
       ->check(CLI::Range(1.0, 1e6))
-      ->capture_default_str()
-      ->type_name("S");
+      ->capture_default_str();
   app->footer(
       "\nComplete? Consistent? Enough samples? Made from its raw results? The rules: "
       "results/BUNDLES.md.\nExit codes: 0 every rule is kept, 1 a rule is broken, 3 a rule could "
