@@ -31,21 +31,6 @@ void fill_private_pools(CellResult& result, const Backend& backend) {
   }
 }
 
-}  // namespace
-
-std::string hash_text(std::uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
-void warn_once(CellResult& result, const std::string& text) {
-  std::vector<std::string>& warnings = result.warnings;
-  if (std::find(warnings.begin(), warnings.end(), text) == warnings.end()) warnings.push_back(text);
-}
-
-namespace {
-
 void note_reuse(CellResult& result, const VerifyReport& report) {
   if (!report.unordered_reuse_count) return;
   result.unordered_reuse_count = report.unordered_reuse_count;
@@ -81,7 +66,42 @@ void note_asked_after_sync(CellResult& result, const ReplayCounts& counts) {
                         " of them were served, and are no failures");
 }
 
+// The reference beside the passes, and what it makes of host parts.
+void fill_host_scale(CellResult& result, const Recorder& sum) {
+  std::vector<double> references;
+  for (const PassSummary& pass : result.passes) references.push_back(pass.host_reference_ns);
+  result.host_reference_ns = median(std::move(references));
+  std::vector<double> factors;
+  std::vector<double> shifts_ns;
+  for (const HostScale& scale : sum.host_scales()) {
+    factors.push_back(scale.factor);
+    shifts_ns.push_back(scale.shift_ns());
+    // The same in all passes.
+    result.host_clock_ns = scale.clock_ns;
+    result.host_clock_step_ns = scale.clock_step_ns;
+  }
+  result.host_scale = median(std::move(factors));
+  result.host_shift_ns = median(std::move(shifts_ns));
+  const LatencySummary allocate = sum.scaled_latency(Operation::Allocate);
+  const LatencySummary deallocate = sum.scaled_latency(Operation::Deallocate);
+  result.scaled = {.allocate_p50_ns = allocate.p50_ns,
+                   .allocate_p99_ns = allocate.p99_ns,
+                   .deallocate_p50_ns = deallocate.p50_ns,
+                   .deallocate_p99_ns = deallocate.p99_ns};
+}
+
 }  // namespace
+
+std::string hash_text(std::uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+void warn_once(CellResult& result, const std::string& text) {
+  std::vector<std::string>& warnings = result.warnings;
+  if (std::find(warnings.begin(), warnings.end(), text) == warnings.end()) warnings.push_back(text);
+}
 
 void fill_from(CellResult& result, const VerifyReport& report) {
   result.placement_hash = hash_text(report.placement_hash);
@@ -161,34 +181,6 @@ bool narrow_enough(CellResult& result, const WidthRule& rule, double clock_step_
   }
   return true;
 }
-
-namespace {
-
-// The reference beside the passes, and what it makes of host parts.
-void fill_host_scale(CellResult& result, const Recorder& sum) {
-  std::vector<double> references;
-  for (const PassSummary& pass : result.passes) references.push_back(pass.host_reference_ns);
-  result.host_reference_ns = median(std::move(references));
-  std::vector<double> factors;
-  std::vector<double> shifts_ns;
-  for (const HostScale& scale : sum.host_scales()) {
-    factors.push_back(scale.factor);
-    shifts_ns.push_back(scale.shift_ns());
-    // The same in all passes.
-    result.host_clock_ns = scale.clock_ns;
-    result.host_clock_step_ns = scale.clock_step_ns;
-  }
-  result.host_scale = median(std::move(factors));
-  result.host_shift_ns = median(std::move(shifts_ns));
-  const LatencySummary allocate = sum.scaled_latency(Operation::Allocate);
-  const LatencySummary deallocate = sum.scaled_latency(Operation::Deallocate);
-  result.scaled = {.allocate_p50_ns = allocate.p50_ns,
-                   .allocate_p99_ns = allocate.p99_ns,
-                   .deallocate_p50_ns = deallocate.p50_ns,
-                   .deallocate_p99_ns = deallocate.p99_ns};
-}
-
-}  // namespace
 
 void fill_latencies(CellResult& result, const Recorder& sum,
                     std::vector<std::uint64_t> driver_ns_by_pass) {

@@ -10,7 +10,6 @@
 #include "harness/core/replay/block_pattern.h"
 
 namespace allocmark {
-
 namespace {
 
 // At the level edges contents are checked for the first blocks and then for every 61st, up to so
@@ -30,10 +29,6 @@ constexpr std::uint64_t kLongEdgeBytes = std::uint64_t{64} << 10;
 constexpr std::uint64_t kQueuedCountMax = 512;
 
 std::uint64_t round_down(std::uint64_t value) { return value / kPatternBytes * kPatternBytes; }
-
-}  // namespace
-
-namespace {
 
 LazyPattern::Block lazy_block(const ShadowBlock& shadow) {
   return {.address = shadow.address,

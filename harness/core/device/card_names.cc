@@ -157,6 +157,23 @@ const OtherCard* find_other(std::span<const OtherCard> cards, std::string_view d
   return nullptr;
 }
 
+// The workload as it runs on that device; empty where it is no server. `note` says why it runs as
+// on another one.
+std::string placed_definition(const std::string& workload, const std::string& device,
+                              std::string_view gpu_name, std::string* note) {
+  // Any other figures show whether it serves.
+  constexpr ServingCard kOther{.tflops = 2, .gb_per_second = 2};
+  if (define_workload_on_card(workload, kOther).empty()) return {};
+  if (const std::optional<ServingCard> card = serving_card_of(device, gpu_name)) {
+    return define_workload_on_card(workload, *card);
+  }
+  *note = fmt::format(
+      "no row of cards.tsv says what {} computes: servers run as on an H200; "
+      "give them tflops= and bandwidth=",
+      gpu_name.empty() ? device : gpu_name);
+  return {};
+}
+
 }  // namespace
 
 const Card* card_of_gpu(const std::vector<Card>& cards, std::string_view gpu_name) {
@@ -212,27 +229,6 @@ std::optional<ServingCard> serving_card_of(std::string_view device, std::string_
   if (card == nullptr || card->speed.tflops == 0) return std::nullopt;
   return ServingCard{.tflops = card->speed.tflops, .gb_per_second = card->speed.gb_per_second};
 }
-
-namespace {
-
-// The workload as it runs on that device; empty where it is no server. `note` says why it runs as
-// on another one.
-std::string placed_definition(const std::string& workload, const std::string& device,
-                              std::string_view gpu_name, std::string* note) {
-  // Any other figures show whether it serves.
-  constexpr ServingCard kOther{.tflops = 2, .gb_per_second = 2};
-  if (define_workload_on_card(workload, kOther).empty()) return {};
-  if (const std::optional<ServingCard> card = serving_card_of(device, gpu_name)) {
-    return define_workload_on_card(workload, *card);
-  }
-  *note = fmt::format(
-      "no row of cards.tsv says what {} computes: servers run as on an H200; "
-      "give them tflops= and bandwidth=",
-      gpu_name.empty() ? device : gpu_name);
-  return {};
-}
-
-}  // namespace
 
 std::string place_servers(std::vector<CellKey>* cells, std::string_view gpu_name) {
   std::string note;

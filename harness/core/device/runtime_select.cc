@@ -55,6 +55,43 @@ bool is_profile_path(std::string_view text) {
   return text.find('/') != std::string_view::npos || text.ends_with(".json");
 }
 
+[[noreturn]] void refuse_profile(const std::string& path) {
+  throw FileError(
+      {.what = "there is no such device profile",
+       .where = path,
+       .wanted = "a profile file that 'allocmark profile' writes",
+       .next = "check the path; for devices by name see: allocmark list devices cards"});
+}
+
+// "a100" names two cards, which differ in memory.
+void refuse_if_ambiguous(std::string_view device, const std::string& name) {
+  std::vector<std::string> meant;
+  for (const Card& card : cards_meant(known_cards(), name)) {
+    meant.push_back(fmt::format("sim:{} ({})", card.name, format_bytes(card.total_bytes)));
+  }
+  if (meant.empty()) return;
+  throw UsageError({.what = fmt::format("'{}' is not the name of one card", device),
+                    .where = "--device",
+                    .wanted = fmt::format("{}", fmt::join(meant, " or ")),
+                    .next = "see: allocmark list cards"});
+}
+
+// The name of a card without its "sim:".
+void refuse_card(std::string_view device) {
+  const std::string name(device);
+  refuse_other_vendors(device);
+  const std::vector<std::string> known = simulated_devices();
+  const std::vector<Card> cards = known_cards();
+  const bool is_card = std::ranges::find(cards, name, &Card::name) != cards.end();
+  if (!is_card && std::ranges::find(known, std::string(kSimulatedPrefix) + name) == known.end()) {
+    return refuse_if_ambiguous(device, name);
+  }
+  throw UsageError(
+      {.what = fmt::format("there is no device '{}'", device),
+       .where = "--device",
+       .next = fmt::format("did you mean '{}{}', which is simulated?", kSimulatedPrefix, name)});
+}
+
 }  // namespace
 
 bool is_simulated(std::string_view device) { return device.starts_with(kSimulatedPrefix); }
@@ -161,47 +198,6 @@ std::vector<std::string> simulated_devices() {
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
-
-namespace {
-
-[[noreturn]] void refuse_profile(const std::string& path) {
-  throw FileError(
-      {.what = "there is no such device profile",
-       .where = path,
-       .wanted = "a profile file that 'allocmark profile' writes",
-       .next = "check the path; for devices by name see: allocmark list devices cards"});
-}
-
-// "a100" names two cards, which differ in memory.
-void refuse_if_ambiguous(std::string_view device, const std::string& name) {
-  std::vector<std::string> meant;
-  for (const Card& card : cards_meant(known_cards(), name)) {
-    meant.push_back(fmt::format("sim:{} ({})", card.name, format_bytes(card.total_bytes)));
-  }
-  if (meant.empty()) return;
-  throw UsageError({.what = fmt::format("'{}' is not the name of one card", device),
-                    .where = "--device",
-                    .wanted = fmt::format("{}", fmt::join(meant, " or ")),
-                    .next = "see: allocmark list cards"});
-}
-
-// The name of a card without its "sim:".
-void refuse_card(std::string_view device) {
-  const std::string name(device);
-  refuse_other_vendors(device);
-  const std::vector<std::string> known = simulated_devices();
-  const std::vector<Card> cards = known_cards();
-  const bool is_card = std::ranges::find(cards, name, &Card::name) != cards.end();
-  if (!is_card && std::ranges::find(known, std::string(kSimulatedPrefix) + name) == known.end()) {
-    return refuse_if_ambiguous(device, name);
-  }
-  throw UsageError(
-      {.what = fmt::format("there is no device '{}'", device),
-       .where = "--device",
-       .next = fmt::format("did you mean '{}{}', which is simulated?", kSimulatedPrefix, name)});
-}
-
-}  // namespace
 
 void check_device(std::string_view device) {
   if (device == "auto" ||

@@ -113,6 +113,15 @@ class Heap {
   std::unordered_map<std::uint64_t, Block*> used_;
 };
 
+// Of one request with its free.
+template <typename Work>
+double request_ns(const Work& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  const std::chrono::duration<double, std::nano> passed = std::chrono::steady_clock::now() - begin;
+  return passed.count() / kRequestCount;
+}
+
 }  // namespace
 
 class HostReference::Program {
@@ -153,19 +162,6 @@ class HostReference::Program {
   };
   std::vector<Request> requests_ = std::vector<Request>(kRequestCount);
 };
-
-namespace {
-
-// Of one request with its free.
-template <typename Work>
-double request_ns(const Work& work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  const std::chrono::duration<double, std::nano> passed = std::chrono::steady_clock::now() - begin;
-  return passed.count() / kRequestCount;
-}
-
-}  // namespace
 
 HostReference::HostReference() : known_(std::make_unique<Program>(1)) {}
 HostReference::~HostReference() = default;

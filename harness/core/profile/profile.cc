@@ -140,6 +140,12 @@ void take_parts_off(ProfileRecording* recording) {
   }
 }
 
+// Levels are bytes or, far fewer, blocks.
+std::string level_text(std::uint64_t level) {
+  if (level == 0) return "";
+  return level < kGiB ? fmt::format("{} blocks", level) : fmt::format("{} GiB", level / kGiB);
+}
+
 }  // namespace
 
 const std::vector<ProfileBlock>& profile_blocks() {
@@ -205,16 +211,6 @@ std::string to_json_text(const DeviceProfile& profile, const Environment& enviro
       kSchema, about_text(profile, environment), device_text(profile),
       rows_text(profile.costs, row_text), rows_text(profile.costs, spread_text));
 }
-
-namespace {
-
-// Levels are bytes or, far fewer, blocks.
-std::string level_text(std::uint64_t level) {
-  if (level == 0) return "";
-  return level < kGiB ? fmt::format("{} blocks", level) : fmt::format("{} GiB", level / kGiB);
-}
-
-}  // namespace
 
 std::string to_table(const DeviceProfile& profile) {
   std::string text =

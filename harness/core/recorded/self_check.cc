@@ -204,24 +204,6 @@ bool GuessSearch::guess_pool(const RecordedReplay::Spurious& spurious) {
   return true;
 }
 
-}  // namespace
-
-std::optional<PoolsOfGrowth> find_pools(const DeviceHistory& history) {
-  constexpr std::uint64_t kUnseenEntriesMax = 100'000;
-  const bool shows_pool = history.snapshot().pools.size() > 1;
-  if (!history.facts().has_growth || (!shows_pool && history.size() > kUnseenEntriesMax)) return {};
-  for (std::uint64_t i = 0; i < history.size(); ++i) {
-    if (history[i].has_pool) return {};
-  }
-  const RecordedSettings settings =
-      recorded_settings(history.snapshot().settings, caching::recorded_rules());
-  std::optional<SelfCheck> check = GuessSearch(history, settings, false).explain();
-  if (!check || !check->complete() || check->guessed_pool_count == 0) return {};
-  return std::move(check->pools);
-}
-
-namespace {
-
 // One release's rules, held to the recording.
 struct Trial {
   RecordedSettings settings;
@@ -254,6 +236,20 @@ std::deque<Trial> try_rules(const DeviceHistory& history, const SnapshotSettings
 }
 
 }  // namespace
+
+std::optional<PoolsOfGrowth> find_pools(const DeviceHistory& history) {
+  constexpr std::uint64_t kUnseenEntriesMax = 100'000;
+  const bool shows_pool = history.snapshot().pools.size() > 1;
+  if (!history.facts().has_growth || (!shows_pool && history.size() > kUnseenEntriesMax)) return {};
+  for (std::uint64_t i = 0; i < history.size(); ++i) {
+    if (history[i].has_pool) return {};
+  }
+  const RecordedSettings settings =
+      recorded_settings(history.snapshot().settings, caching::recorded_rules());
+  std::optional<SelfCheck> check = GuessSearch(history, settings, false).explain();
+  if (!check || !check->complete() || check->guessed_pool_count == 0) return {};
+  return std::move(check->pools);
+}
 
 Recognised recognise(const DeviceHistory& history, const SnapshotSettings& recorded,
                      const caching::Rules* release) {

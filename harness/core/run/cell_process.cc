@@ -70,6 +70,18 @@ void take(const job::Json& json, Value& value) {
   value = job::unpack<Value>(json);
 }
 
+void run_one_cell(const CellSpec& spec, const Tell<std::string>& tell) {
+  select_device(spec.key.device);
+  PassTurns turns(kTurnFd);
+  const bool waits = (spec.takes_turns || spec.in_rounds) && turns.connected();
+  const auto send = [&](const CellResult& result) { tell(to_json_line(result) + "\n"); };
+  send(run_cell(spec, waits ? &turns : nullptr, send));
+}
+
+// Answers are the lines of results.
+constexpr Job<CellSpec, std::string> kCell{
+    .name = "cell", .what = "the cell", .run = run_one_cell, .opens_device = false};
+
 }  // namespace
 
 namespace job {
@@ -90,22 +102,6 @@ CellSpec Packed<CellSpec>::unpack(const job::Json& json) {
 }
 
 }  // namespace job
-
-namespace {
-
-void run_one_cell(const CellSpec& spec, const Tell<std::string>& tell) {
-  select_device(spec.key.device);
-  PassTurns turns(kTurnFd);
-  const bool waits = (spec.takes_turns || spec.in_rounds) && turns.connected();
-  const auto send = [&](const CellResult& result) { tell(to_json_line(result) + "\n"); };
-  send(run_cell(spec, waits ? &turns : nullptr, send));
-}
-
-// Answers are the lines of results.
-constexpr Job<CellSpec, std::string> kCell{
-    .name = "cell", .what = "the cell", .run = run_one_cell, .opens_device = false};
-
-}  // namespace
 
 ChildCommand cell_command(const CellSpec& spec, const std::string& program_path,
                           const JobEnvironment& environment) {

@@ -105,6 +105,18 @@ std::vector<std::string> stored_warnings(const std::string& folder) {
   return conditions_from_json(read_file(path, kSettingsInput), path).warnings;
 }
 
+// Every number besides the wall time, in the file's order: what the host does not tell is null.
+template <typename SomeConditions, typename Visit>
+void visit_numbers(SomeConditions& conditions, Visit&& visit) {
+  visit("other_cpu_count", conditions.other_cpu_count);
+  visit("steal_share", conditions.steal_share);
+  visit("load_average_begin", conditions.load_average_begin);
+  visit("load_average_end", conditions.load_average_end);
+  visit("throttled_s", conditions.throttled_s);
+  visit("thermal_throttle_count", conditions.thermal_throttle_count);
+  visit("host_slowdown", conditions.host_slowdown);
+}
+
 }  // namespace
 
 HostCounters read_host_counters() {
@@ -176,22 +188,6 @@ std::vector<std::string> disturbances(const Conditions& conditions, std::uint64_
   }
   return found;
 }
-
-namespace {
-
-// Every number besides the wall time, in the file's order: what the host does not tell is null.
-template <typename SomeConditions, typename Visit>
-void visit_numbers(SomeConditions& conditions, Visit&& visit) {
-  visit("other_cpu_count", conditions.other_cpu_count);
-  visit("steal_share", conditions.steal_share);
-  visit("load_average_begin", conditions.load_average_begin);
-  visit("load_average_end", conditions.load_average_end);
-  visit("throttled_s", conditions.throttled_s);
-  visit("thermal_throttle_count", conditions.thermal_throttle_count);
-  visit("host_slowdown", conditions.host_slowdown);
-}
-
-}  // namespace
 
 std::string to_json(const Conditions& conditions) {
   OrderedJson json = {

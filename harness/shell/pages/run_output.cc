@@ -54,6 +54,33 @@ std::vector<std::size_t> planned_order(const std::string& folder, const RunFile&
   return order;
 }
 
+constexpr std::size_t kWarningLinesMax = 8;
+
+// Numbers differ from cell to cell, and what is warned of is the same.
+std::string without_numbers(const std::string& text) {
+  std::string kind;
+  for (const char letter : text) {
+    const bool digit = std::isdigit(static_cast<unsigned char>(letter)) != 0;
+    if (!digit || kind.empty() || kind.back() != '#') kind += digit ? '#' : letter;
+  }
+  return kind;
+}
+
+// Which host's times the table shows.
+std::string host_note(const Environment& environment) {
+  if (environment.host_reference_ns <= 0 || environment.profile_host_reference_ns <= 0) {
+    return " The table shows host time as measured here, and how fast the profile's host is is not "
+           "known: times per step are as on this host without load.";
+  }
+  return fmt::format(
+      " The table shows host time as measured here, where the same work takes {:.2f} times as long "
+      "as on the profile's host{}: \"at card\" and times per step are as on that host.",
+      environment.host_reference_ns / environment.profile_host_reference_ns,
+      environment.profile_host_reference_basis == "measured"
+          ? ""
+          : " (in part an estimate: 'Host time on another host' in results/TIMES.md)");
+}
+
 }  // namespace
 
 StoredCells stored_cells(const std::string& folder, RunFile* file,
@@ -98,22 +125,6 @@ void print_results(std::string_view format, const std::string& folder,
                              {.width = output_width(stdout), .all = false, .all_columns = table}));
   }
 }
-
-namespace {
-
-constexpr std::size_t kWarningLinesMax = 8;
-
-// Numbers differ from cell to cell, and what is warned of is the same.
-std::string without_numbers(const std::string& text) {
-  std::string kind;
-  for (const char letter : text) {
-    const bool digit = std::isdigit(static_cast<unsigned char>(letter)) != 0;
-    if (!digit || kind.empty() || kind.back() != '#') kind += digit ? '#' : letter;
-  }
-  return kind;
-}
-
-}  // namespace
 
 std::vector<std::string> warning_summary(const Environment& environment,
                                          const std::vector<CellResult>& cells) {
@@ -215,25 +226,6 @@ void print_presets(const std::string& workload, std::FILE* people) {
   print_wrapped(
       people, fmt::format("presets of {}: {}. Give what differs in your job.", workload, presets));
 }
-
-namespace {
-
-// Which host's times the table shows.
-std::string host_note(const Environment& environment) {
-  if (environment.host_reference_ns <= 0 || environment.profile_host_reference_ns <= 0) {
-    return " The table shows host time as measured here, and how fast the profile's host is is not "
-           "known: times per step are as on this host without load.";
-  }
-  return fmt::format(
-      " The table shows host time as measured here, where the same work takes {:.2f} times as long "
-      "as on the profile's host{}: \"at card\" and times per step are as on that host.",
-      environment.host_reference_ns / environment.profile_host_reference_ns,
-      environment.profile_host_reference_basis == "measured"
-          ? ""
-          : " (in part an estimate: 'Host time on another host' in results/TIMES.md)");
-}
-
-}  // namespace
 
 std::string figures_note(const Environment& environment) {
   if (is_simulated(environment.device)) {

@@ -32,42 +32,6 @@ std::string made_by(const BundleView& view) {
   return said.is_string() ? said.get<std::string>() : "";
 }
 
-}  // namespace
-
-void differs(const BundleView& view, const std::string& what, CheckedRule& rule) {
-  const std::string ours = "allocmark " + view.options.version;
-  const std::string theirs = made_by(view);
-  if (theirs == ours) return broken(rule, what);
-  not_checked(rule, "{}: this is {}, and '{}' made it: check it with that version", what, ours,
-              theirs);
-}
-
-bool same_program(const Environment& a, const Environment& b) {
-  return a.allocmark_version == b.allocmark_version && a.git_sha == b.git_sha &&
-         a.git_dirty == b.git_dirty;
-}
-
-void differs(const BundleView& view, const Environment& maker, const std::string& what,
-             CheckedRule& rule) {
-  constexpr std::size_t kShaShown = 12;  // of version_text()
-  const std::string theirs = fmt::format("{} (git {}", maker.allocmark_version,
-                                         std::string_view(maker.git_sha).substr(0, kShaShown));
-  if (view.options.version.starts_with(theirs)) return differs(view, what, rule);
-  not_checked(rule,
-              "{}: this is allocmark {}, and '{})' measured it: check it with "
-              "that version",
-              what, view.options.version, theirs);
-}
-
-void must_equal(const BundleView& view, const std::string& name, const std::string& made_again,
-                CheckedRule& rule) {
-  const auto file = view.bundle.files.find(name);
-  if (file == view.bundle.files.end() || file->second.equals(made_again)) return;
-  differs(view, name + " is not what its raw results give", rule);
-}
-
-namespace {
-
 // Longer traces take minutes to make.
 constexpr std::uint64_t kRegeneratedEventsMax = 50'000'000;
 
@@ -112,7 +76,51 @@ struct MadeText {
   }
 };
 
+// What the maker of a comparison chose, and nobody can measure again.
+void say_who_decides(const BundleView& view, CheckedRule& rule) {
+  if (view.bundle.files.contains("policy.json")) {
+    rule.reservations.emplace_back(
+        "policy.json says what counts as a change: its maker chose it, see what it leaves out");
+  }
+  if (view.bundle.files.contains("calibration.json")) {
+    rule.reservations.emplace_back(
+        "calibration.json says how far apart two runs come: its runs are not in the bundle");
+  }
+}
+
 }  // namespace
+
+void differs(const BundleView& view, const std::string& what, CheckedRule& rule) {
+  const std::string ours = "allocmark " + view.options.version;
+  const std::string theirs = made_by(view);
+  if (theirs == ours) return broken(rule, what);
+  not_checked(rule, "{}: this is {}, and '{}' made it: check it with that version", what, ours,
+              theirs);
+}
+
+bool same_program(const Environment& a, const Environment& b) {
+  return a.allocmark_version == b.allocmark_version && a.git_sha == b.git_sha &&
+         a.git_dirty == b.git_dirty;
+}
+
+void differs(const BundleView& view, const Environment& maker, const std::string& what,
+             CheckedRule& rule) {
+  constexpr std::size_t kShaShown = 12;  // of version_text()
+  const std::string theirs = fmt::format("{} (git {}", maker.allocmark_version,
+                                         std::string_view(maker.git_sha).substr(0, kShaShown));
+  if (view.options.version.starts_with(theirs)) return differs(view, what, rule);
+  not_checked(rule,
+              "{}: this is allocmark {}, and '{})' measured it: check it with "
+              "that version",
+              what, view.options.version, theirs);
+}
+
+void must_equal(const BundleView& view, const std::string& name, const std::string& made_again,
+                CheckedRule& rule) {
+  const auto file = view.bundle.files.find(name);
+  if (file == view.bundle.files.end() || file->second.equals(made_again)) return;
+  differs(view, name + " is not what its raw results give", rule);
+}
 
 void traces_regenerated(const BundleView& view, CheckedRule& rule) {
   if (!needs_run(view, rule)) return;
@@ -156,22 +164,6 @@ void tables_recomputed(const BundleView& view, CheckedRule& rule) {
     }
   }
 }
-
-namespace {
-
-// What the maker of a comparison chose, and nobody can measure again.
-void say_who_decides(const BundleView& view, CheckedRule& rule) {
-  if (view.bundle.files.contains("policy.json")) {
-    rule.reservations.emplace_back(
-        "policy.json says what counts as a change: its maker chose it, see what it leaves out");
-  }
-  if (view.bundle.files.contains("calibration.json")) {
-    rule.reservations.emplace_back(
-        "calibration.json says how far apart two runs come: its runs are not in the bundle");
-  }
-}
-
-}  // namespace
 
 void verdicts_recomputed(const BundleView& view, CheckedRule& rule) {
   if (!view.bundle.files.contains(kBundleComparison) &&

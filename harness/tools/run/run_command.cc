@@ -299,21 +299,6 @@ void warn_of_confs(const std::vector<CellKey>& cells) {
   print_conf_warnings(confs);
 }
 
-}  // namespace
-
-bool say_changed_files(const std::vector<FileMark>& marks) {
-  const std::vector<std::string> changed = changed_since(marks);
-  for (const std::string& path : changed) {
-    print_warning(
-        fmt::format("{} was replaced while the cells ran, so their numbers are of "
-                    "two files; run them again in a new folder",
-                    path));
-  }
-  return !changed.empty();
-}
-
-namespace {
-
 ExitCode run_work(const RunCommand& command, const Work& work, const std::string& program_path) {
   Environment environment = host_environment(command.argv);
   merge_device(work.device.facts, &environment);
@@ -366,6 +351,17 @@ ExitCode run_work(const RunCommand& command, const Work& work, const std::string
 }
 
 }  // namespace
+
+bool say_changed_files(const std::vector<FileMark>& marks) {
+  const std::vector<std::string> changed = changed_since(marks);
+  for (const std::string& path : changed) {
+    print_warning(
+        fmt::format("{} was replaced while the cells ran, so their numbers are of "
+                    "two files; run them again in a new folder",
+                    path));
+  }
+  return !changed.empty();
+}
 
 ExitCode run_command(const RunCommand& command) {
   check_usage(command);

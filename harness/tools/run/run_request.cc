@@ -134,6 +134,14 @@ Suite preset_of(const RunCommand& command, const std::vector<PlanAllocator>& kno
   return preset;
 }
 
+void check_simulated(const CellKey& key, const std::vector<PlanAllocator>& known) {
+  const auto allocator = std::ranges::find(known, key.allocator, &PlanAllocator::name);
+  if (allocator == known.end() || !allocator->check_simulated) return;
+  if (const std::optional<ErrorText> error = allocator->check_simulated(key.conf_text())) {
+    throw UsageError(*error);
+  }
+}
+
 }  // namespace
 
 RunRequest join_with_preset(const RunCommand& command, const std::vector<PlanAllocator>& known) {
@@ -191,18 +199,6 @@ std::string default_folder(const std::string& title) {
   return fmt::format("allocmark-results/{:%Y%m%dT%H%M%SZ}-{}", fmt::gmtime(std::time(nullptr)),
                      title);
 }
-
-namespace {
-
-void check_simulated(const CellKey& key, const std::vector<PlanAllocator>& known) {
-  const auto allocator = std::ranges::find(known, key.allocator, &PlanAllocator::name);
-  if (allocator == known.end() || !allocator->check_simulated) return;
-  if (const std::optional<ErrorText> error = allocator->check_simulated(key.conf_text())) {
-    throw UsageError(*error);
-  }
-}
-
-}  // namespace
 
 void check_fits_device(const std::vector<CellKey>& cells, const Environment& facts,
                        const std::vector<PlanAllocator>& known) {

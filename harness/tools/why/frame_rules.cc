@@ -168,6 +168,17 @@ bool is_python(const MemorySnapshot& snapshot, std::uint32_t frame) {
   return file.ends_with(".py") || file.starts_with('<');
 }
 
+std::string join_own(const MemorySnapshot& snapshot, const std::vector<std::uint32_t>& frames,
+                     std::string text, int count_max) {
+  for (std::size_t i = text.empty() ? 0 : 1; i < frames.size() && count_max > 0; ++i) {
+    if (!is_own_frame(snapshot, frames[i])) continue;
+    text += fmt::format("{}{}", text.empty() ? "" : " < ", frame_words(snapshot, frames[i]));
+    --count_max;
+  }
+  if (text.empty() && !frames.empty()) text = frame_words(snapshot, frames.front());
+  return text;
+}
+
 }  // namespace
 
 StackKind kind_of_stack(const MemorySnapshot& snapshot, std::uint32_t stack) {
@@ -204,21 +215,6 @@ std::string frame_words(const MemorySnapshot& snapshot, std::uint32_t frame) {
   return fmt::format("{}:{} {}", shortened(base_name(file_of(snapshot, frame))),
                      snapshot.frames[frame].line + 0, shortened(name_of_frame(snapshot, frame)));
 }
-
-namespace {
-
-std::string join_own(const MemorySnapshot& snapshot, const std::vector<std::uint32_t>& frames,
-                     std::string text, int count_max) {
-  for (std::size_t i = text.empty() ? 0 : 1; i < frames.size() && count_max > 0; ++i) {
-    if (!is_own_frame(snapshot, frames[i])) continue;
-    text += fmt::format("{}{}", text.empty() ? "" : " < ", frame_words(snapshot, frames[i]));
-    --count_max;
-  }
-  if (text.empty() && !frames.empty()) text = frame_words(snapshot, frames.front());
-  return text;
-}
-
-}  // namespace
 
 std::string own_frames(const MemorySnapshot& snapshot, std::uint32_t stack) {
   return join_own(snapshot, snapshot.stacks[stack], "", 3);

@@ -241,51 +241,6 @@ std::string last_line(const Why& why) {
          fmt::format("To set it: export PYTORCH_CUDA_ALLOC_CONF={}\n", shell_word(*best));
 }
 
-}  // namespace
-
-std::string to_text(const Why& why) {
-  std::string text = fmt::format("{}: {}.\n", printable(why.snapshot->path), answer(why));
-  text += to_text(why.check) + release_line(*why.recorded.settings.rules, why.release_given);
-  for (const std::string& note : why.notes) text += fmt::format("note: {}\n", note);
-  if (!why.recorded.unknown.empty()) {
-    text += fmt::format("note: settings that are not known here were in force: {}\n",
-                        shortened(why.recorded.unknown));
-  }
-  if (why.shares) text += "\n" + picture(why);
-  if (const std::string held = owners_text(why.owners, live_rounded(why)); !held.empty())
-    text += "\n" + held;
-  if (why.shares) text += held_text(why);
-  if (const std::string pools = pools_text(why); !pools.empty()) text += "\n" + pools;
-  text += "\n" + table(why);
-  return text + "\n" + last_line(why);
-}
-
-std::string to_markdown(const Why& why) {
-  std::string text = fmt::format("**{}.**\n\n", answer(why));
-  std::string check =
-      to_text(why.check) + release_line(*why.recorded.settings.rules, why.release_given);
-  for (const std::string& note : why.notes) check += fmt::format("note: {}\n", note);
-  for (std::size_t begin = 0, end = 0; begin < check.size(); begin = end + 1) {
-    end = check.find('\n', begin);
-    text += fmt::format("- {}\n", check.substr(begin, end - begin));
-  }
-  if (const std::string held = owners_markdown(why.owners, live_rounded(why)); !held.empty())
-    text += "\n" + held;
-  if (const std::string pools = pools_markdown(why); !pools.empty()) text += "\n" + pools;
-  const bool timed = why.simulated_step_count > 0;
-  text += fmt::format("\n| conf | failed | peak reserved | {} |\n| :-- | --: | --: | --: |\n",
-                      timed ? time_head(why) : "driver calls");
-  for (const WhatIf& entry : why.settings) {
-    text +=
-        fmt::format("| {}{} | {} | {} | {} |\n", markdown_cell_code(name_of(entry.conf)),
-                    entry.conf == why.recorded.conf ? " (recorded)" : "", entry.failed_count_max(),
-                    format_bytes(entry.reserved_bytes_peak), cost_text(entry, timed));
-  }
-  return text + "\n" + table_words(why) + "\n" + last_line(why);
-}
-
-namespace {
-
 nlohmann::ordered_json oom_facts(const Why& why) {
   const OomShares& shares = *why.shares;
   nlohmann::ordered_json json = {{"size_bytes", why.check.last_oom->size_bytes},
@@ -364,6 +319,47 @@ nlohmann::ordered_json facts(const Why& why) {
 std::string written(const nlohmann::ordered_json& json) { return json_text(json, 1) + "\n"; }
 
 }  // namespace
+
+std::string to_text(const Why& why) {
+  std::string text = fmt::format("{}: {}.\n", printable(why.snapshot->path), answer(why));
+  text += to_text(why.check) + release_line(*why.recorded.settings.rules, why.release_given);
+  for (const std::string& note : why.notes) text += fmt::format("note: {}\n", note);
+  if (!why.recorded.unknown.empty()) {
+    text += fmt::format("note: settings that are not known here were in force: {}\n",
+                        shortened(why.recorded.unknown));
+  }
+  if (why.shares) text += "\n" + picture(why);
+  if (const std::string held = owners_text(why.owners, live_rounded(why)); !held.empty())
+    text += "\n" + held;
+  if (why.shares) text += held_text(why);
+  if (const std::string pools = pools_text(why); !pools.empty()) text += "\n" + pools;
+  text += "\n" + table(why);
+  return text + "\n" + last_line(why);
+}
+
+std::string to_markdown(const Why& why) {
+  std::string text = fmt::format("**{}.**\n\n", answer(why));
+  std::string check =
+      to_text(why.check) + release_line(*why.recorded.settings.rules, why.release_given);
+  for (const std::string& note : why.notes) check += fmt::format("note: {}\n", note);
+  for (std::size_t begin = 0, end = 0; begin < check.size(); begin = end + 1) {
+    end = check.find('\n', begin);
+    text += fmt::format("- {}\n", check.substr(begin, end - begin));
+  }
+  if (const std::string held = owners_markdown(why.owners, live_rounded(why)); !held.empty())
+    text += "\n" + held;
+  if (const std::string pools = pools_markdown(why); !pools.empty()) text += "\n" + pools;
+  const bool timed = why.simulated_step_count > 0;
+  text += fmt::format("\n| conf | failed | peak reserved | {} |\n| :-- | --: | --: | --: |\n",
+                      timed ? time_head(why) : "driver calls");
+  for (const WhatIf& entry : why.settings) {
+    text +=
+        fmt::format("| {}{} | {} | {} | {} |\n", markdown_cell_code(name_of(entry.conf)),
+                    entry.conf == why.recorded.conf ? " (recorded)" : "", entry.failed_count_max(),
+                    format_bytes(entry.reserved_bytes_peak), cost_text(entry, timed));
+  }
+  return text + "\n" + table_words(why) + "\n" + last_line(why);
+}
 
 std::string to_json(const Why& why) { return written(facts(why)); }
 

@@ -46,6 +46,18 @@ std::uint64_t pass_count(const SoakRecord& record) {
   return count;
 }
 
+using PairJson = nlohmann::ordered_json;
+
+std::string_view verdict_text(GrowthVerdict verdict) {
+  constexpr std::string_view kNames[] = {"same", "worse", "better", "unknown", "not compared"};
+  return kNames[static_cast<std::size_t>(verdict)];
+}
+
+bool grows_more(const Drift& more, const Drift& less) {
+  return more.trend == Trend::Grows &&
+         (less.trend != Trend::Grows || more.per_hour_low > less.per_hour_high);
+}
+
 }  // namespace
 
 std::string soak_state(const SoakRecord& record) {
@@ -142,22 +154,6 @@ std::string to_json(const std::vector<SoakReport>& reports) {
   }
   return json_text(OrderedJson{{"kind", "soaks"}, {"schema_version", "1.0.0"}, {"soaks", soaks}});
 }
-
-namespace {
-
-using PairJson = nlohmann::ordered_json;
-
-std::string_view verdict_text(GrowthVerdict verdict) {
-  constexpr std::string_view kNames[] = {"same", "worse", "better", "unknown", "not compared"};
-  return kNames[static_cast<std::size_t>(verdict)];
-}
-
-bool grows_more(const Drift& more, const Drift& less) {
-  return more.trend == Trend::Grows &&
-         (less.trend != Trend::Grows || more.per_hour_low > less.per_hour_high);
-}
-
-}  // namespace
 
 std::vector<GrowthVerdict> compare_growth(const SoakPair& pair) {
   std::vector<GrowthVerdict> verdicts;

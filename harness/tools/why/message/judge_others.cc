@@ -185,6 +185,20 @@ Verdict judge_call(const Message& message) {
       "{request} failed. The text does not say how much was free, so nothing can be computed");
 }
 
+using NamedWords = fmt::dynamic_format_arg_store<fmt::format_context>;
+
+NamedWords named_words(const Message& message, MoreWords more) {
+  NamedWords words;
+  const auto add = [&](std::string_view name, const std::string& word) {
+    words.push_back(fmt::arg(std::string(name).c_str(), word));
+  };
+  add("request", request_words(message));
+  for (std::size_t i = 0; i < kQuantityCount; ++i)
+    if (message.figures[i]) add(words_of(static_cast<Quantity>(i)).name, told(*message.figures[i]));
+  for (const auto& [name, word] : more) add(name, std::string(word));
+  return words;
+}
+
 }  // namespace
 
 std::string told(const Figure& figure) {
@@ -203,24 +217,6 @@ std::string bytes_text(std::int64_t size_bytes) {
 std::int64_t lack_bytes(const Figure& needed, const Figure& there) {
   return std::max<std::int64_t>(0, needed.bytes - there.bytes);
 }
-
-namespace {
-
-using NamedWords = fmt::dynamic_format_arg_store<fmt::format_context>;
-
-NamedWords named_words(const Message& message, MoreWords more) {
-  NamedWords words;
-  const auto add = [&](std::string_view name, const std::string& word) {
-    words.push_back(fmt::arg(std::string(name).c_str(), word));
-  };
-  add("request", request_words(message));
-  for (std::size_t i = 0; i < kQuantityCount; ++i)
-    if (message.figures[i]) add(words_of(static_cast<Quantity>(i)).name, told(*message.figures[i]));
-  for (const auto& [name, word] : more) add(name, std::string(word));
-  return words;
-}
-
-}  // namespace
 
 std::string say(const Message& message, std::string_view text, MoreWords more) {
   return fmt::vformat(text, named_words(message, more));
