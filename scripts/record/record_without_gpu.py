@@ -70,7 +70,7 @@ def attention(query, key, value, bias, keeps_sums, *_, **__):
     import torch
     batch, heads, length, _ = query.shape
     seed, offset = (torch.empty((), device="cuda", dtype=torch.int64) for _ in range(2))
-    order = (0, 2, 1, 3) if value.shape[-1] == query.shape[-1] else sorted(range(4), key=lambda i: -query.stride(i))  # as cuDNN's
+    order = sorted(range(4), key=lambda i: -query.stride(i))  # cuDNN's result lies as the queries do
     out = torch.empty_permuted((batch, heads, length, value.shape[-1]), order, device="cuda", dtype=query.dtype)
     sums = torch.empty((batch, heads, length, 1), device="cuda") if keeps_sums else torch.empty(0)
     if length > 1:

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Draws jobs at random, runs each in PyTorch on simcuda, and writes what it asked of the allocator.
+
+usage: random_jobs.py --simcuda FOLDER --out FILE.csv [--seed N] [--train N] [--infer N] [--keep FOLDER]
+
+FILE.csv has a row per job: its text, how many requests it made from its first step on, a hash of their sizes in order, and the most
+bytes that it had at once. tests/workloads/programs/random_jobs_test.cc holds the generators to such a file. Each text is drawn from
+its own number, so a longer draw begins with the shorter one. --keep FOLDER: the recordings stay there, as 000.csv.gz and so on.
+Needs what record_without_gpu.py needs, and peft.
+"""
+import argparse
+import csv
+import gzip
+import os
+import random
+import shlex
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LLAMA_LIKE = "llama-3-8b", "qwen2.5-0.5b", "qwen3-0.6b", "mixtral-8x7b", "phi-4"
+TRAINED = ("gpt2-124m", "bert-base", "t5-small", "gemma-3-1b", *LLAMA_LIKE)
+GENERATING = ("gpt2-124m", "t5-small", *LLAMA_LIKE)
+
+
+def draw_shape(draw, model):
+    family = model.split("-")[0]
+    head = 64 if family == "t5" else draw.choice([32, 64, 64, 128])
+    heads = draw.choice([2, 4, 6, 8])
+    keys = {"layers": draw.choice([6, 7]) if family == "gemma" else draw.randint(2, 4), "hidden": head * heads, "heads": heads}
+    keys["ffn"] = draw.choice([2, 3, 4]) * keys["hidden"]
+    if family not in ("gpt2", "bert", "t5"):
+        keys["kv_heads"] = draw.choice([count for count in (1, 2, 3, 4, 6, 8) if heads % count == 0])
+        keys["head_size"] = head
+        keys["tied"] = draw.choice([0, 1])
+    if family == "mixtral":
+        keys.update(expert_count=draw.choice([4, 8]), experts_per_token=draw.choice([1, 2]))
+    keys["vocabulary"] = draw.choice([1000, 5003, 8192, 32000, 50257])
+    return family, keys
+
+
+def draw_checkpoint(draw, family, keys):
+    if family in ("bert", "t5"):
+        if family == "bert" and draw.random() < 0.3:
+            keys["checkpoint"] = "full"
+        return
+    if draw.random() < 0.4:
+        keys["checkpoint"] = "full"
+        if draw.random() < 0.3:
+            keys["reentrant"] = 1
+        if draw.random() < 0.3:
+            keys["checkpoint_every"] = 2
+    if "checkpoint" in keys or draw.random() < 0.5:
+        keys["kv_cache"] = "none"
+
+
+def draw_adapters(draw, family, keys):
+    if family in ("t5", "phi") or keys["precision"] == "fp16_autocast" or draw.random() < 0.75:
+        return
+    keys["lora"] = draw.choice([4, 8, 16])
+    if keys["precision"] == "bf16_autocast" and draw.random() < 0.5:
+        keys["precision"] = "bf16_weights_autocast"
+    if draw.random() < 0.4:
+        keys["lora_dropout"] = 1
+    if family in ("llama", "qwen2.5", "qwen3") and draw.random() < 0.5:
+        keys["lora_targets"] = draw.choice(["attention", "mlp", "all"])
+
+
+def draw_training(draw):
+    model = draw.choice(TRAINED)
+    family, keys = draw_shape(draw, model)
+    lengths = [33, 64, 100, 128, 255, 256, 512]
+    keys.update(batch=draw.choice([1, 2, 3, 4, 8]), seq="/".join(str(draw.choice(lengths)) for _ in range(draw.choice([1, 1, 1, 3]))))
+    if family == "t5":
+        keys["target"] = draw.choice([16, 40, 64])
+    keys.update(steps=3, precision=draw.choice(["bf16_autocast", "bf16_autocast", "bf16", "fp32", "fp16_autocast"]),
+                optimizer=draw.choice(["adamw", "adamw_fused", "adamw_loop", "sgd", "sgd_momentum"]),
+                attention=draw.choice(["fused", "fused", "eager"]))
+    for key, values in (("clip", [1]), ("accumulate", [2, 3]), ("zero_grad", ["before_backward", "zeros", "never"]), ("keep_batch", [0])):
+        if draw.random() < 0.3:
+            keys[key] = draw.choice(values)
+    draw_checkpoint(draw, family, keys)
+    if family != "t5" and draw.random() < 0.4:
+        keys["attention_mask"] = draw.choice(["ones", "padding"])
+    if draw.random() < 0.25 and "/" not in keys["seq"]:
+        keys.update(eval_every=draw.choice([1, 2]), eval_batches=draw.choice([1, 2, 3]), eval_batch=draw.choice([1, 2, 4, 8]))
+        if "autocast" in keys["precision"]:
+            keys["eval_autocast"] = draw.choice(["batch", "loop"])
+    draw_adapters(draw, family, keys)
+    return f"train:{model}", keys
+
+
+def draw_inference(draw):
+    model = draw.choice(GENERATING)
+    family, keys = draw_shape(draw, model)
+    batches = [draw.choice([1, 2, 3, 4, 8]) for _ in range(draw.choice([1, 2, 3]))]
+    keys.update(requests=sum(batches), batch=max(batches), batches="/".join(map(str, batches)),
+                seq="/".join(str(draw.choice([17, 33, 64, 100, 128, 255])) for _ in batches),
+                answers="/".join(str(draw.choice([1, 3, 8, 20])) for _ in batches),
+                precision=draw.choice(["bf16", "bf16", "fp32"]), attention=draw.choice(["fused", "eager"]))
+    if family != "t5" and draw.random() < 0.4:
+        keys["padding"] = 1
+    if family != "t5" and draw.random() < 0.25:
+        keys["beams"] = draw.choice([2, 4])
+    return f"infer:{model}", keys
+
+
+def drawn(seed, train_count, infer_count):
+    for function, count in ((draw_training, train_count), (draw_inference, infer_count)):
+        for index in range(count):
+            name, keys = function(random.Random(f"{function.__name__} {seed} {index}"))
+            yield ",".join([name, *(f"{key}={value}" for key, value in keys.items())])
+
+
+def facts_of(path):
+    """Requests from the first part on, FNV-1a (64 bits) of their sizes as eight bytes each, and the peak of the whole job."""
+    begun, count, hashed, live, live_bytes, peak_bytes = False, 0, 0xcbf29ce484222325, {}, 0, 0
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        for line in file:
+            op, name, value, *_ = (*line.rstrip("\n").split(","), "", "")
+            if op == "mark" and name == "part0":
+                begun = True
+            if op == "free":
+                live_bytes -= live.pop(name, 0)
+            if op != "alloc" or value == "0":
+                continue
+            live[name] = int(value)
+            live_bytes += live[name]
+            peak_bytes = max(peak_bytes, live_bytes)
+            if begun:
+                count += 1
+                for byte in live[name].to_bytes(8, "little"):
+                    hashed = (hashed ^ byte) * 0x100000001b3 & 0xffffffffffffffff
+    return count, hashed, peak_bytes
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--simcuda", required=True, metavar="FOLDER")
+    parser.add_argument("--out", required=True, metavar="FILE.csv")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--train", type=int, default=100, metavar="N")
+    parser.add_argument("--infer", type=int, default=40, metavar="N")
+    parser.add_argument("--keep", metavar="FOLDER")
+    arguments = parser.parse_args()
+    texts = list(drawn(arguments.seed, arguments.train, arguments.infer))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.keep or temporary
+        os.makedirs(folder, exist_ok=True)
+        paths = [os.path.join(folder, f"{index:03}.csv.gz") for index in range(len(texts))]
+        listing = os.path.join(temporary, "list")
+        job = os.path.join(HERE, "described_job.py")
+        with open(listing, "w", encoding="utf-8") as out:
+            out.writelines(f"{shlex.join([path, job, text])}\n" for path, text in zip(paths, texts))
+        subprocess.run([sys.executable, os.path.join(HERE, "record_without_gpu.py"), "--simcuda", arguments.simcuda, "--list", listing],
+                       check=True)
+        rows = [(text, *facts_of(path)) for text, path in zip(texts, paths)]
+    with open(arguments.out, "w", encoding="utf-8", newline="") as out:
+        writer = csv.writer(out, delimiter=";", lineterminator="\n")
+        writer.writerow(("text", "requests", "hash", "peak_bytes"))
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
