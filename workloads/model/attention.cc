@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/divided_up.h"
 #include "workloads/model/functions.h"
 
 namespace allocmark {
@@ -49,8 +50,8 @@ void fused_attention_backward(Tape& tape, Node& node, Backprop& b) {
 }
 
 // The memory-efficient kernel's: gradients, always with tokens first, the row sums of gradient
-// times output, then a workspace for the queries' gradient in blocks of 64 rows. sizes: bytes of q,
-// of k, rows, workspace, bytes of v, of the output.
+// times output, then a workspace. sizes: bytes of q, of k, rows, workspace, bytes of v, of the
+// output.
 void efficient_attention_backward(Tape& tape, Node& node, Backprop& b) {
   for (std::size_t i = 0; i < 3; ++i) b.out[i].tensor = tape.gradient(node.sizes[i < 2 ? i : 4]);
   Tensor product = tape.gradient(node.sizes[5]);
@@ -118,6 +119,13 @@ Var repeat_heads(Tape& tape, Var input, std::uint64_t repeats, bool is_one) {
   return out;
 }
 
+std::uint64_t efficient_workspace_bytes(std::uint64_t matrices, std::uint64_t rows,
+                                        std::uint64_t head_width) {
+  const std::uint64_t piece_rows = head_width > 64 ? 128 : 64;
+  const std::uint64_t pieces = divided_up(rows, piece_rows) * divided_up(head_width, 64);
+  return matrices * pieces * (piece_rows * 64 * 4 + 16);
+}
+
 // What scaled dot product attention takes in four bytes, which cuDNN does not run.
 static Var efficient_attention(Tape& tape, Var query, Var key, Var value,
                                const FusedAttentionShape& shape, std::uint64_t key_count) {
@@ -126,16 +134,22 @@ static Var efficient_attention(Tape& tape, Var query, Var key, Var value,
   const std::uint64_t value_count = shape.value_count > 0 ? shape.value_count : key_count;
   const std::uint64_t out_count = shape.value_count > 0 ? shape.value_count : shape.query_count;
   if (node != nullptr) {
-    const std::uint64_t blocks = (shape.query_rows + 63) / 64;
-    const std::uint64_t head_width = shape.query_count / shape.row_count;
-    node->sizes = {shape.query_count * query.width,
-                   key_count * query.width,
-                   shape.row_count,
-                   heads * blocks * (64 * head_width + 4) * 4,
-                   value_count * query.width,
-                   out_count * query.width};
+    node->sizes = {
+        shape.query_count * query.width,
+        key_count * query.width,
+        shape.row_count,
+        efficient_workspace_bytes(heads, shape.query_rows, shape.query_count / shape.row_count),
+        value_count * query.width,
+        out_count * query.width};
   }
-  if (shape.bias) tape.save(node, 0, shape.bias);
+  // The kernel reads eight numbers of the bias at a time: other rows are copied into longer ones.
+  Tensor bias = shape.bias;
+  constexpr std::uint64_t kBiasStep = 8;
+  if (bias && shape.key_rows % kBiasStep != 0) {
+    const std::uint64_t rows = bias.size_bytes() / shape.key_rows;
+    bias = tape.allocate(rows * rounded_up(shape.key_rows, kBiasStep), TensorKind::Activation);
+  }
+  if (bias) tape.save(node, 0, bias);
   tape.save(node, 1, key.tensor);
   tape.save(node, 2, query.tensor);
   tape.save(node, 3, value.tensor);
@@ -275,6 +289,21 @@ Var split_heads(Tape& tape, Var input, bool viewable, bool copies) {
       {&input}, {input.size_bytes(), viewable ? 1u : 0u, copies ? 1u : 0u});
   tape.attach(node, &input);
   input.heads_viewable = viewable;
+  return input;
+}
+
+Var seen_as_heads(Tape& tape, Var input) {
+  Node* node = tape.record(
+      [](Tape& t, Node& n, Backprop& b) {
+        if (b.gradient.layout == GradLayout::Heads) {
+          b.out[0].tensor = t.gradient(n.sizes[0]);
+        } else {
+          b.out[0] = b.gradient;
+          b.out[0].is_view = true;
+        }
+      },
+      {&input}, {input.size_bytes()});
+  tape.attach(node, &input);
   return input;
 }
 

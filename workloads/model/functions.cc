@@ -184,14 +184,24 @@ Var rotate_half(Tape& tape, const Var& input) {
 Var layer_norm(Tape& tape, Var input, std::uint64_t rows, std::size_t weight, std::size_t bias) {
   // Under autocast it runs in four bytes; the caller's argument outlives the call.
   Var original = input;
-  if (tape.autocast()) input = cast(tape, std::move(input), 4);
-  const Var scale = tape.parameter(weight);
-  const Var shift = tape.parameter(bias);
+  Var shift = tape.parameter(bias);
+  Var scale = tape.parameter(weight);
+  const bool widens = tape.autocast() && scale.width < 4;
+  if (tape.autocast()) {
+    shift = cast(tape, std::move(shift), 4);
+    scale = cast(tape, std::move(scale), 4);
+    input = cast(tape, std::move(input), 4);
+  }
   Node* node = tape.record(layer_norm_backward, {&input, &scale, &shift},
                            {input.size_bytes(), scale.size_bytes()});
   tape.save(node, 0, input.tensor);
-  tape.save_parameter(node);
-  tape.save_parameter(node);
+  if (widens) {
+    tape.save(node, 3, scale.tensor);
+    tape.save(node, 4, shift.tensor);
+  } else {
+    tape.save_parameter(node);
+    tape.save_parameter(node);
+  }
   Var out = tape.result(node, input.count, input.width);
   {
     Var mean = tape.make(rows, 4);
@@ -200,7 +210,7 @@ Var layer_norm(Tape& tape, Var input, std::uint64_t rows, std::size_t weight, st
     tape.save(node, 2, deviation.tensor);
     drop({&mean, &deviation});
   }
-  drop({&input, &original});
+  drop({&input, &scale, &shift, &original});
   return out;
 }
 

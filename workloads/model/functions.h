@@ -54,6 +54,9 @@ void take_look_back(Tape& tape, std::uint64_t tile_count, std::uint64_t tile_byt
 // What a running sum over one row of so many elements of eight bytes takes.
 void take_running_sum_scratch(Tape& tape, std::uint64_t count);
 
+// What torch.sort of so many elements of eight bytes takes besides its results and places.
+void take_sort_scratch(Tape& tape, std::uint64_t count);
+
 struct PutSizes {
   std::uint64_t index_count = 0;
   std::uint64_t row_count = 0;  // of what is added to: decides how many bits are sorted
@@ -111,7 +114,14 @@ struct FusedAttentionShape {
   std::uint64_t repeats = 1;     // query heads per key head
   bool one_query = false;        // per sequence
   Tensor bias = {};              // added to the scores, without a gradient
+  std::uint64_t key_rows = 0;    // with a bias: its columns, the keys of a sequence
 };
+// The workspace of the memory-efficient kernel's backward in four bytes: the queries' gradient in
+// pieces of 64 rows, or of 128 where heads are wider than 64, and of 64 columns, each with 16 bytes
+// besides. `matrices`: sequences times heads. Source: PyTorch 2.11's kernel_backward.h, held to it
+// for 15 widths.
+[[nodiscard]] std::uint64_t efficient_workspace_bytes(std::uint64_t matrices, std::uint64_t rows,
+                                                      std::uint64_t head_width);
 // Scaled dot product attention as cuDNN runs it in two bytes, and the memory-efficient kernel in
 // four.
 [[nodiscard]] Var fused_attention(Tape& tape, Var query, Var key, Var value,
@@ -123,7 +133,9 @@ struct FusedAttentionShape {
 // `viewable`: batched products can read it as it is. Where heads are apart already before they
 // change places with tokens (`copies` is false), the gradient keeps its order.
 [[nodiscard]] Var split_heads(Tape& tape, Var input, bool viewable, bool copies = true);
-// The same of a single head, which is in place whatever comes first.
+// View as heads, tokens first: a gradient that has the heads first is copied before anyone sees it.
+[[nodiscard]] Var seen_as_heads(Tape& tape, Var input);
+// As split_heads of a single head, which is in place whatever comes first.
 [[nodiscard]] Var one_head(Tape& tape, Var input);
 // Three views of a joint projection; their gradients are joined again.
 // `stacked`: the parts lie apart (unbind), so that their gradients are stacked, and then copied to

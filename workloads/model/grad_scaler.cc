@@ -3,6 +3,13 @@
 #include <utility>
 
 namespace allocmark {
+namespace {
+
+Tensor number(Tape& tape, std::uint64_t size_bytes = 4) {
+  return tape.allocate(size_bytes, TensorKind::Workspace);
+}
+
+}  // namespace
 
 Var GradScaler::scale(Tape& tape, Var loss) {
   if (scale_.count == 0) {
@@ -15,25 +22,37 @@ Var GradScaler::scale(Tape& tape, Var loss) {
 }
 
 void GradScaler::unscale(Tape& tape) {
-  const auto number = [&tape](std::uint64_t size_bytes) {
-    return tape.allocate(size_bytes, TensorKind::Workspace);
-  };
   // The reciprocal is taken in eight bytes.
-  Tensor exact = number(8);
-  Tensor reciprocal = number(8);
+  Tensor exact = number(tape, 8);
+  Tensor reciprocal = number(tape, 8);
   exact.reset();
-  Tensor inverse = number(4);
+  Tensor inverse = number(tape);
   reciprocal.reset();
-  Tensor found = number(4);
-  // Each device gets its own copy of both; what it finds stays in its copy.
-  found_ = number(4);
-  Tensor copied = number(4);
-  drop({&copied, &found, &inverse});
+  Tensor found = look_for_infinities(tape);
+  drop({&found, &inverse});
+}
+
+// Each device gets its own copy of the factor and of the result; what it finds stays in its copy.
+Tensor GradScaler::look_for_infinities(Tape& tape) {
+  Tensor found = number(tape);
+  found_ = number(tape);
+  const Tensor copied = number(tape);
+  return found;
+}
+
+void GradScaler::give(Tape& tape, bool is_unscaled) {
+  if (!is_unscaled) {
+    Tensor factor = number(tape);
+    Tensor found = look_for_infinities(tape);
+    drop({&factor, &found});
+  }
+  given_found_ = number(tape);
+  if (!is_unscaled) given_scale_ = number(tape);
 }
 
 void GradScaler::clear() {
   scale_.drop();
-  drop({&tracker_, &found_});
+  drop({&tracker_, &found_, &given_scale_, &given_found_});
 }
 
 }  // namespace allocmark

@@ -14,13 +14,18 @@ class GradScaler {
   [[nodiscard]] Var scale(Tape& tape, Var loss);
   // unscale_(optimizer), or the part of step() that does it where the caller did not.
   void unscale(Tape& tape);
-  // update(): what was found goes.
-  void update() { found_.reset(); }
+  // What step() gives to a fused optimizer, which scales gradients back itself: the scale and
+  // whether an infinity was found. It looks for them unless the caller has unscaled.
+  void give(Tape& tape, bool is_unscaled);
+  // step() ends, and update(): what was given and found goes.
+  void update() { drop({&given_scale_, &given_found_, &found_}); }
   void clear();
 
  private:
+  [[nodiscard]] Tensor look_for_infinities(Tape& tape);
+
   Var scale_;
-  Tensor tracker_, found_;
+  Tensor tracker_, found_, given_scale_, given_found_;
 };
 
 }  // namespace allocmark

@@ -93,6 +93,13 @@ Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count, std:
   return tape.result(node, index_count * hidden, table.width);
 }
 
+void take_sort_scratch(Tape& tape, std::uint64_t count) {
+  constexpr std::uint64_t kOneBlockMax = 4096;
+  if (count <= kOneBlockMax) return;
+  static_cast<void>(
+      tape.allocate(sort_scratch_bytes(count, kAllBitsPasses), TensorKind::Workspace));
+}
+
 void put_accumulated(Tape& tape, const PutSizes& sizes) {
   const std::uint64_t index_count = sizes.index_count;
   const auto scratch = [&tape](std::uint64_t size_bytes) {
@@ -109,10 +116,12 @@ void put_accumulated(Tape& tape, const PutSizes& sizes) {
   const Tensor sorted = scratch(index_count * 8);
   const Tensor original = scratch(index_count * 8);
   const Tensor range = scratch(index_count * 8);
-  // So few are sorted by one block, in its own memory; more by the bits that row numbers have.
+  // So few are sorted by one block of CUB, in its own memory; more by the bits that row numbers
+  // have.
+  constexpr std::uint64_t kOneBlockMax = 2304;
   const std::uint64_t bits = std::bit_width(std::max<std::uint64_t>(sizes.row_count, 2) - 1);
   static_cast<void>(
-      scratch(index_count <= 3072 ? 1 : sort_scratch_bytes(index_count, (bits + 7) / 8)));
+      scratch(index_count <= kOneBlockMax ? 1 : sort_scratch_bytes(index_count, (bits + 7) / 8)));
 }
 
 }  // namespace allocmark

@@ -38,6 +38,11 @@ Var KvCache::append(Tape& tape, std::size_t layer, std::size_t half, const Var& 
   return all;
 }
 
+void KvCache::keep_window(Tape& tape, std::size_t layer) {
+  Tensor& window = counts_[layer];
+  if (mode_ == KvMode::Concat && !window) window = tape.allocate(8, TensorKind::KvCache);
+}
+
 Var KvCache::held(std::size_t layer, std::size_t half, std::uint64_t count,
                   std::uint64_t width) const {
   Var all;

@@ -28,6 +28,8 @@ class KvCache {
   // sequence.
   [[nodiscard]] Var append(Tape& tape, std::size_t layer, std::size_t half, const Var& fresh,
                            std::uint64_t count, std::uint64_t width, std::uint64_t tokens);
+  // `layer` has a window. Concat: its cache begins with the window's length on the device.
+  void keep_window(Tape& tape, std::size_t layer);
   // What `layer` holds: `count` elements, as `append` left them.
   [[nodiscard]] Var held(std::size_t layer, std::size_t half, std::uint64_t count,
                          std::uint64_t width) const;
@@ -43,8 +45,8 @@ class KvCache {
  private:
   KvMode mode_;
   std::vector<std::array<Tensor, 2>> layers_;
-  // Preallocated: bytes of one half, and each layer's count of tokens that it holds.
-  std::uint64_t reserved_bytes_ = 0;
+  std::uint64_t reserved_bytes_ = 0;  // preallocated: of one half
+  // A number of each layer: preallocated, the tokens that it holds; concat, its window.
   std::vector<Tensor> counts_;
 };
 

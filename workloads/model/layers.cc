@@ -59,16 +59,16 @@ Var Transformer::product_of(Var input, const LinearWeights& weights, const Adapt
   return linear(tape_, std::move(input), setup_.token_count(), weights);
 }
 
-Var Transformer::heads(Var projected) {
+Var Transformer::heads(Var projected, bool copies) {
   if (projected.count == setup_.token_count() * setup_.model.head_width()) {
     return one_head(tape_, std::move(projected));
   }
-  return split_heads(tape_, std::move(projected), viewable());
+  return split_heads(tape_, std::move(projected), viewable(), copies);
 }
 
 Var Transformer::normed_heads(Var projected, std::size_t norm) {
-  Var normed = head_norm(std::move(projected), norm);
-  return split_heads(tape_, std::move(normed), viewable(), !setup_.model.head_norms);
+  if (!setup_.model.head_norms) return heads(std::move(projected));
+  return heads(head_norm(seen_as_heads(tape_, std::move(projected)), norm), false);
 }
 
 Var Transformer::rotated(const Var& input) {
@@ -82,6 +82,7 @@ Var Transformer::rotated(const Var& input) {
 void Transformer::cache(std::size_t index, Var* key, Var* value) {
   if (cache_ == nullptr) return;
   const std::uint64_t count = sizes().grouped;
+  if (slides_) cache_->keep_window(tape_, index);
   Var keys = cache_->append(tape_, index, 0, *key, count, key->width, setup_.sequence);
   Var values = cache_->append(tape_, index, 1, *value, count, key->width, setup_.sequence);
   *key = std::move(keys);
@@ -89,6 +90,46 @@ void Transformer::cache(std::size_t index, Var* key, Var* value) {
 }
 
 // Eager: scores, scaled and masked, softmax in four bytes; `weights` outlives the call.
+Var Transformer::attend_by_scores(const Var& query, Var key, Var value, Var* weights) {
+  const ModelShape& model = setup_.model;
+  const Sizes own = sizes();
+  const std::uint64_t repeats = model.head_count / model.kv_head_count;
+  key = repeat_heads(tape_, std::move(key), repeats, has_one_key_head());
+  value = repeat_heads(tape_, std::move(value), repeats, has_one_key_head());
+  // Products of several sequences cannot read one head as many.
+  if (has_one_key_head() && repeats > 1) {
+    key.heads_viewable = value.heads_viewable = setup_.batch == 1;
+    // Autocast's narrow copy of one head as many has them all, one after the other.
+    if (tape_.autocast()) {
+      key.heads_first = key.width == 4;
+      value.heads_first = value.width == 4;
+    }
+  }
+  const AttentionSizes counts{.query_count = own.queries,
+                              .key_count = own.keys,
+                              .score_count = own.scores,
+                              .viewable = viewable()};
+  Var scores = multiply_scalar(tape_, query_times_key(tape_, query, key, counts));
+  if (block_mask().count != 0) scores = add(tape_, std::move(scores), block_mask());
+  if (model.is_llama_like() || model.family == ModelFamily::Vit) {
+    Var exact = softmax(tape_, setup_.is_half ? scores : cast(tape_, scores, 4));
+    *weights = cast(tape_, std::move(exact), query.width);
+    scores.drop();
+  } else {
+    // BERT leaves the softmax in four bytes to the product's autocast.
+    const bool is_bert = model.family == ModelFamily::Bert;
+    scores = softmax(tape_, std::move(scores));
+    *weights = cast(tape_, std::move(scores), is_bert ? scores.width : value.width);
+  }
+  if (setup_.has_dropout()) *weights = dropout(tape_, std::move(*weights));
+  AttentionSizes mixed = counts;
+  mixed.query_count = own.mixed;
+  mixed.key_count = own.values;
+  Var out = weights_times_value(tape_, *weights, value, mixed);
+  if (setup_.sequence > 1) out = clone(tape_, std::move(out));
+  return out;
+}
+
 Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights) {
   const ModelShape& model = setup_.model;
   const Sizes own = sizes();
@@ -122,31 +163,7 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
     }
     return fused_attention(tape_, query, key, value, shape);
   }
-  key = repeat_heads(tape_, std::move(key), repeats, has_one_key_head());
-  value = repeat_heads(tape_, std::move(value), repeats, has_one_key_head());
-  // Products of several sequences cannot read one head as many.
-  if (has_one_key_head() && repeats > 1) key.heads_viewable = value.heads_viewable = viewable();
-  const AttentionSizes counts{.query_count = own.queries,
-                              .key_count = own.keys,
-                              .score_count = own.scores,
-                              .viewable = viewable()};
-  Var scores = multiply_scalar(tape_, query_times_key(tape_, query, key, counts));
-  if (block_mask().count != 0) scores = add(tape_, std::move(scores), block_mask());
-  if (model.is_llama_like() || model.family == ModelFamily::Vit) {
-    Var exact = softmax(tape_, setup_.is_half ? scores : cast(tape_, scores, 4));
-    *weights = cast(tape_, std::move(exact), query.width);
-    scores.drop();
-  } else {
-    scores = softmax(tape_, std::move(scores));
-    *weights = cast(tape_, std::move(scores), value.width);
-  }
-  if (setup_.has_dropout()) *weights = dropout(tape_, std::move(*weights));
-  AttentionSizes mixed = counts;
-  mixed.query_count = own.mixed;
-  mixed.key_count = own.values;
-  Var out = weights_times_value(tape_, *weights, value, mixed);
-  if (setup_.sequence > 1) out = clone(tape_, std::move(out));
-  return out;
+  return attend_by_scores(query, std::move(key), std::move(value), weights);
 }
 
 Var Transformer::gpt2_attention(const LayerWeights& own, std::size_t index, const Var& input,
@@ -158,6 +175,8 @@ Var Transformer::gpt2_attention(const LayerWeights& own, std::size_t index, cons
   Var key = heads(std::move(parts[1]));
   Var value = heads(std::move(parts[2]));
   Var query = heads(std::move(parts[0]));
+  // Rows of several sequences have other parts between them, even with one token each.
+  query.heads_viewable = key.heads_viewable = value.heads_viewable = setup_.batch == 1;
   cache(index, &key, &value);
   Var out = attend(query, key, value, weights);
   out = out_of_parallel(linear(tape_, std::move(out), rows, with_bias(own.output)));

@@ -95,14 +95,9 @@ Var Transformer::make_mask(std::uint64_t query_count, std::uint64_t key_count) {
   return mask;
 }
 
-// Of blocks with a window: no keys further back than that, and none after the query.
-Var Transformer::make_window_mask() {
-  const std::uint64_t key_count = setup_.key_count();
-  const std::uint64_t pairs = setup_.sequence * key_count;
-  Var batches = tape_.make(setup_.batch, 8);
-  Var heads = tape_.make(1, 8);
-  Var queries = make_range(tape_, setup_.sequence);
-  Var keys = make_range(tape_, key_count);
+// Booleans of all pairs: no keys further back than the window, and none after the query.
+Var Transformer::near_pairs() {
+  const std::uint64_t pairs = setup_.sequence * setup_.key_count();
   Var mask = tape_.make(1, 1);
   Var near;
   {
@@ -111,10 +106,18 @@ Var Transformer::make_window_mask() {
   }
   mask = tape_.make(pairs, 1);
   near.drop();
-  {
-    const Var before = tape_.make(pairs, 1);
-    mask = tape_.make(pairs, 1);
-  }
+  const Var before = tape_.make(pairs, 1);
+  mask = tape_.make(pairs, 1);
+  return mask;
+}
+
+// Of blocks with a window, where the caller gives no mask.
+Var Transformer::make_window_mask() {
+  Var batches = tape_.make(setup_.batch, 8);
+  Var heads = tape_.make(1, 8);
+  Var queries = make_range(tape_, setup_.sequence);
+  Var keys = make_range(tape_, setup_.key_count());
+  Var mask = near_pairs();
   if (!setup_.fused_attention) {
     mask.count *= setup_.batch;
     mask = mask_numbers(std::move(mask));
@@ -141,16 +144,16 @@ void Transformer::check_all(std::uint64_t count) {
   drop({&zero, &all});
 }
 
-// Booleans of all pairs: which keys come before a query (causal), and which are no padding.
+// Booleans of all pairs: which keys a query may see by their place, and which are no padding.
 Var Transformer::make_padding_mask(const Tensor& allowed, std::uint64_t query_count,
-                                   std::uint64_t key_count, bool causal) {
-  const std::uint64_t pairs = causal ? query_count * key_count : query_count;
+                                   std::uint64_t key_count, KeysSeen seen) {
+  const std::uint64_t pairs = seen == KeysSeen::All ? query_count : query_count * key_count;
   Var batches = tape_.make(setup_.batch, 8);
   Var heads = tape_.make(1, 8);
   Var queries = make_range(tape_, query_count);
   Var keys = make_range(tape_, key_count);
   Var one = tape_.make(1, 1);
-  Var before = tape_.make(pairs, 1);
+  Var before = seen == KeysSeen::Near ? near_pairs() : tape_.make(pairs, 1);
   before = tape_.make(pairs, 1);
   one.drop();
   Var rows = tape_.make(setup_.batch * key_count, 8);
@@ -180,17 +183,18 @@ void Transformer::make_bidirectional_mask() {
   { const Var all = tape_.make(1, 1); }
   mask_ = {};
   if (!padded_) return;
-  mask_ = make_padding_mask({}, setup_.sequence, setup_.sequence, false);
+  mask_ = make_padding_mask({}, setup_.sequence, setup_.sequence, KeysSeen::All);
   if (!setup_.fused_attention) mask_ = mask_numbers(std::move(mask_));
 }
 
-// A causal model's mask where the keys are `key_count` and the caller's mask has `length` columns.
-void Transformer::prepare_padded_mask() {
-  const std::uint64_t length = mask_length_ > 0 ? mask_length_ : setup_.key_count();
+// What is made of the caller's mask, which may have fewer columns than there are keys.
+Var Transformer::make_given_mask(KeysSeen seen) {
   const std::uint64_t key_count = setup_.key_count();
+  const std::uint64_t length = mask_length_ > 0 ? mask_length_ : key_count;
+  const bool is_fused = setup_.fused_attention;
   Var allowed = tape_.make(setup_.batch * length, 1);
   if (key_count > length) padded_mask_ = tape_.make(setup_.batch * key_count, 1).tensor;
-  if (key_count > length && setup_.sequence > 1) {
+  if (is_fused && key_count > length && setup_.sequence > 1) {
     // The prompt: nothing is hidden but the cache's end, which attention's causal mode hides.
     check_all(setup_.batch * length);
     Var rest = tape_.make(setup_.batch * (key_count - length), 1);
@@ -199,11 +203,14 @@ void Transformer::prepare_padded_mask() {
     Var all = tape_.make(1, 1);
     drop({&zero, &rest, &all});
     padded_mask_.reset();
-    return;
+    return {};
   }
-  if (padded_ && mask_length_ == 0) check_all(setup_.batch * length);
-  if (padded_ && setup_.sequence > 1) check_all(setup_.batch * length);
-  mask_ = make_padding_mask(padded_mask_, setup_.sequence, key_count, true);
+  // Where a window hides keys, nobody asks; nor does eager attention, which needs the mask anyway.
+  const bool is_checked = is_fused && padded_ && (seen != KeysSeen::Near || !hides_beyond_window());
+  if (is_checked && mask_length_ == 0) check_all(setup_.batch * length);
+  if (is_checked && setup_.sequence > 1) check_all(setup_.batch * length);
+  Var mask = make_padding_mask(padded_mask_, setup_.sequence, key_count, seen);
+  return is_fused ? mask : mask_numbers(std::move(mask));
 }
 
 void Transformer::make_causal_masks() {
@@ -212,29 +219,16 @@ void Transformer::make_causal_masks() {
       mask_length_ > 0 && (setup_.key_count() > mask_length_ || setup_.sequence == 1);
   // Several tokens after others that are cached: attention has no mode for their triangle.
   const bool goes_on = setup_.sequence > 1 && setup_.key_count() > setup_.sequence;
-  const auto padding_mask = [&] {
-    return make_padding_mask({}, setup_.sequence, setup_.key_count(), true);
-  };
-  // Blocks with a window have one mask of their own, or the only one.
-  const auto share_mask = [&](const auto& make) {
-    window_mask_ = setup_.model.window_every > 0 ? make() : std::move(mask_);
-  };
-  if (given_mask_ && setup_.fused_attention && (padded_ || is_longer || goes_on)) {
-    prepare_padded_mask();
-    if (setup_.model.window > 0) share_mask(padding_mask);
-    return;
-  }
-  if (given_mask_ && !setup_.fused_attention && padded_) {
-    const Var allowed = tape_.make(setup_.batch * setup_.key_count(), 1);
-    const auto numbers = [&] { return mask_numbers(padding_mask()); };
-    mask_ = numbers();
-    if (setup_.model.window > 0) share_mask(numbers);
-    return;
-  }
   const ModelShape& model = setup_.model;
-  const bool detects_packing = cache_ == nullptr && !given_mask_;
   // Both kinds are made where blocks differ.
-  if (model.window == 0 || model.window_every > 0) {
+  const bool has_whole = model.window == 0 || model.window_every > 0;
+  if (given_mask_ && (!setup_.fused_attention || padded_ || is_longer || goes_on)) {
+    if (has_whole) mask_ = make_given_mask(KeysSeen::Before);
+    if (model.window > 0) window_mask_ = make_given_mask(KeysSeen::Near);
+    return;
+  }
+  const bool detects_packing = cache_ == nullptr && !given_mask_;
+  if (has_whole) {
     if (given_mask_) check_given_mask();
     mask_ = make_causal_mask(detects_packing);
   }
@@ -264,6 +258,7 @@ Var Transformer::masked_fused_attention(Var query, Var key, Var value,
   FusedAttentionShape apart = shape;
   apart.repeats = 1;
   apart.bias = bias.tensor;
+  apart.key_rows = setup_.key_count();
   Var out = fused_attention(tape_, query, key, value, apart);
   apart.bias.reset();
   bias.drop();

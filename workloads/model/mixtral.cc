@@ -25,7 +25,7 @@ void share_backward(Tape& tape, Node& node, Backprop& b) {
     b.out[1].tensor = tape.gradient(size_bytes);
   }
   b.out[0].tensor = tape.gradient(size_bytes);
-  b.reduced_bytes[1] = node.sizes[1];
+  if (node.sizes[1] < size_bytes) b.reduced_bytes[1] = node.sizes[1];
 }
 
 void sum_backward(Tape&, Node&, Backprop& b) {
@@ -120,7 +120,7 @@ Var Transformer::mixtral_grouped(const Var& input, std::size_t weight, std::uint
     node->sizes = {rows_in.size_bytes(), parameter.size_bytes(), grouped_count};
   }
   tape_.save(node, 0, offsets);
-  tape_.save(node, 1, rows_in.tensor);
+  if (parameter.edge != kNoEdge) tape_.save(node, 1, rows_in.tensor);
   tape_.save_parameter(node);
   Var out = tape_.result(node, rows * columns, parameter.width);
   if (grouped_count > 0) {
@@ -179,7 +179,7 @@ Var Transformer::mixtral_mlp(const LayerWeights& own, std::size_t index, const V
   Var out;
   if (setup_.expert_loop) {
     out = mixtral_looped_experts(own, rows, routing, mixtral_draw_counts(index));
-  } else if (!setup_.training && setup_.sequence == 1) {
+  } else if (!setup_.training && setup_.copies_experts && setup_.sequence == 1) {
     out = mixtral_copied_experts(rows);
   } else {
     out = mixtral_sorted_experts(own, rows, routing);
@@ -323,7 +323,10 @@ Var Transformer::mixtral_sorted_experts(const LayerWeights& own, const Var& hidd
   const std::uint64_t pairs = rows * model.experts_per_token;
   Var sorted = tape_.make(pairs, 8);
   Var order = tape_.make(pairs, 8);
-  { const Var places = tape_.make(pairs, 8); }
+  {
+    const Var places = tape_.make(pairs, 8);
+    take_sort_scratch(tape_, pairs);
+  }
   Var tokens = tape_.make(pairs, 8);
   Var selected = gather(tape_, hidden, tokens.tensor, pairs, pairs * model.hidden);
   tokens.drop();
@@ -347,8 +350,9 @@ Var Transformer::mixtral_sorted_experts(const LayerWeights& own, const Var& hidd
   Var inverse = tape_.make(pairs, 8);
   { const Var range = tape_.make(pairs, 8); }
   weighted = gather(tape_, weighted, inverse.tensor, pairs, weighted.count);
-  // The sum over a token's experts is of a view, so each of them gets a copy of the gradient.
-  Node* node = tape_.record(new_gradient, {&weighted}, {weighted.size_bytes()});
+  // The sum over a token's experts is of a view, so each of several gets a copy of the gradient.
+  Node* node = tape_.record(model.experts_per_token > 1 ? new_gradient : sum_backward, {&weighted},
+                            {weighted.size_bytes()});
   Var out = tape_.result(node, rows * model.hidden, weighted.width);
   Var narrow_out = cast(tape_, out, hidden.width);
   // Each rank has its experts' shares of every token: summed in place.

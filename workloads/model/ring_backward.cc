@@ -2,7 +2,7 @@
 // gradients, in four bytes, travel once around the ring.
 #include <utility>
 
-#include "base/divided_up.h"
+#include "workloads/model/functions.h"
 #include "workloads/model/ring_steps.h"
 
 namespace allocmark {
@@ -93,10 +93,10 @@ class RingBackward {
     Tensor delta = tape_.gradient(rows * 4);
     drop({&sums, &product});
     const RingShape& shape = ring_.shape;
-    const std::uint64_t blocks = divided_up(shape.token_count * block.query_halves / 2, 64);
-    const Tensor workspace =
-        tape_.allocate(shape.batch * shape.head_count * blocks * (64 * shape.head_width + 4) * 4,
-                       TensorKind::Workspace);
+    const Tensor workspace = tape_.allocate(
+        efficient_workspace_bytes(shape.batch * shape.head_count,
+                                  shape.token_count * block.query_halves / 2, shape.head_width),
+        TensorKind::Workspace);
     delta.reset();
   }
 

@@ -94,6 +94,7 @@ struct TransformerSetup {
   bool defers_parameters = false;
   std::uint64_t expert_ranks = 1;           // ranks that share the experts of every block
   bool expert_loop = false;                 // experts one after the other, else as grouped products
+  bool copies_experts = true;               // of tokens that are generated one by one
   std::uint64_t routing_skew_percent = 50;  // 0: all experts get as many tokens
   // Given routing: how many tokens each expert gets, for layers and forwards in turn.
   std::vector<std::uint64_t> tokens_per_expert = {};

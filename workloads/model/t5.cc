@@ -139,7 +139,7 @@ Var Transformer::t5_padding_mask(std::uint64_t queries) {
   const Var allowed = tape_.make(setup_.token_count(), 1);
   { const Var all = tape_.make(1, 1); }
   if (!padded_) return {};
-  Var mask = make_padding_mask({}, queries, setup_.sequence, false);
+  Var mask = make_padding_mask({}, queries, setup_.sequence, KeysSeen::All);
   return setup_.fused_attention ? mask : mask_numbers(std::move(mask));
 }
 
@@ -172,7 +172,8 @@ Var Transformer::t5_attend(Var query, Var key, Var value, const T5Attention& wha
                             .row_count = rows * model.head_count,
                             .query_rows = what.queries,
                             .one_query = what.queries == 1,
-                            .bias = bias.tensor});
+                            .bias = bias.tensor,
+                            .key_rows = what.keys});
   }
   if (what.is_causal && what.queries > 1) bias = t5_causal_bias(bias, what.queries, what.keys);
   Var out = unfused_attention(tape_, std::move(query), std::move(key), std::move(value), bias,
@@ -207,9 +208,10 @@ std::array<Var, 2> Transformer::t5_keys_and_values(const LayerWeights& own, cons
   return {std::move(key), std::move(value)};
 }
 
-// `source`: what keys and values come from.
+// `source`: what keys and values come from. `kept`: the block's variable, which holds the weights
+// of eager attention until the next one returns or the block ends.
 Var Transformer::t5_attention(const LayerWeights& own, const Var& input, const Var& source,
-                              T5Attention what) {
+                              T5Attention what, Var* kept) {
   const std::uint64_t rows = setup_.batch * what.queries;
   Var query = split_heads(tape_, linear(tape_, input, rows, {.weight = own.query}),
                           setup_.batch == 1 || what.queries == 1);
@@ -223,6 +225,7 @@ Var Transformer::t5_attention(const LayerWeights& own, const Var& input, const V
   Var out = t5_attend(query, key, value, what, &weights);
   out = linear(tape_, std::move(out), rows, {.weight = own.output});
   drop({&query, &key, &value});
+  *kept = std::move(weights);
   return out;
 }
 
@@ -230,6 +233,7 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
   const std::uint64_t layers = setup_.model.layer_count;
   const bool decodes = index >= layers;
   const Var block_input = hidden;  // the loop's variable
+  Var weights;
   const std::uint64_t queries = decodes ? setup_.target : setup_.sequence;
   const std::uint64_t rows = setup_.batch * queries;
   Var normed = t5_norm(hidden, own.first_norm, rows);
@@ -240,7 +244,7 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
                    .cache_index = decodes ? static_cast<std::int64_t>(index) : -1,
                    .bias = &position_bias_[decodes ? 1 : 0],
                    .mask = &mask_};
-  Var branch = t5_attention(own, normed, normed, what);
+  Var branch = t5_attention(own, normed, normed, what, &weights);
   hidden = add(tape_, hidden, t5_dropout(branch));
   drop({&branch, &normed});
   if (decodes) {
@@ -253,7 +257,7 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
             .cache_index = static_cast<std::int64_t>(index - layers),
             .bias = &cross_bias_,
             .mask = &cross_mask_};
-    branch = t5_attention(cross, normed, encoded_, what);
+    branch = t5_attention(cross, normed, encoded_, what, &weights);
     hidden = add(tape_, hidden, t5_dropout(branch));
     drop({&normed, &branch});
   }
@@ -309,6 +313,7 @@ Var Transformer::embed_target(const Tensor& tokens, std::uint64_t count, std::ui
   setup_.target = count;
   setup_.target_seen = seen;
   words_ = embedding(tape_, tokens, setup_.batch * count, word_table_, setup_.model.hidden);
+  if (!setup_.fused_attention) mask_ = make_mask(count, setup_.target_context());
   // The encoder's mask is looked at in every pass.
   Var allowed = tape_.make(setup_.token_count(), 1);
   { const Var all = tape_.make(1, 1); }

@@ -67,6 +67,13 @@ void Transformer::make_rotaries() {
   if (setup_.model.gemma) make(&window_cosine_, &window_sine_);
 }
 
+// Checkpoints of a model with adapters need a gradient to pass on.
+void Transformer::let_checkpoints_begin(Var* words) {
+  if (lora_.rank == 0 || !lora_.input_gradient || lora_.trains_tables) return;
+  words->edge = tape_.parameter(input_leaf_).edge;
+  graph_inputs_.push_back(words->tensor);
+}
+
 Var Transformer::embed(const Tensor& tokens) {
   if (megatron_) return megatron_->embed(tokens);
   const ModelShape& model = setup_.model;
@@ -78,6 +85,7 @@ Var Transformer::embed(const Tensor& tokens) {
   if (model.family == ModelFamily::Bert) {
     Var types = tape_.make(setup_.sequence, 8);
     Var words = out_of_parallel(embedding(tape_, tokens, rows, word_table_, model.hidden));
+    let_checkpoints_begin(&words);
     // The same row of type ids for every sequence becomes rows of their own.
     Var type_indexes = setup_.batch == 1 ? types : tape_.make(rows, 8);
     Var type_rows = embedding(tape_, types.tensor, rows, type_table_, model.hidden);
@@ -104,11 +112,7 @@ Var Transformer::embed(const Tensor& tokens) {
     const Var raw = tape_.make(setup_.sequence, 8);
     positions_ = tape_.make(setup_.sequence, 8).tensor;
   }
-  if (lora_.rank > 0 && lora_.input_gradient && !lora_.trains_tables) {
-    // Checkpoints need a gradient to pass on.
-    words_.edge = tape_.parameter(input_leaf_).edge;
-    graph_inputs_.push_back(words_.tensor);
-  }
+  let_checkpoints_begin(&words_);
   if (model.is_llama_like()) {
     if (!has_masks) make_causal_masks();
     make_rotaries();

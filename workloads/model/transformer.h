@@ -154,6 +154,9 @@ class Transformer {
     const Var* mask = nullptr;  // of padding; eager: also the causal one
   };
 
+  // By their place: all, those before the query, or of these the ones within the window.
+  enum class KeysSeen : std::uint8_t { All, Before, Near };
+
   // `rows`: of a matrix as PyTorch stores it.
   [[nodiscard]] std::size_t add_weight(std::uint64_t count, std::uint64_t rows = 0);
   [[nodiscard]] std::size_t add_matrix(std::uint64_t in, std::uint64_t out);
@@ -164,6 +167,7 @@ class Transformer {
   // The same at the end of attention and of the MLP, where ranks that infer sum in place.
   [[nodiscard]] Var out_of_layer(Var partial);
   [[nodiscard]] Var attend_core(const Var& query, Var key, Var value, Var* weights);
+  [[nodiscard]] Var attend_by_scores(const Var& query, Var key, Var value, Var* weights);
   [[nodiscard]] Var attend_in_ring(const Var& query, Var key, Var value);
   [[nodiscard]] LinearWeights with_bias(std::size_t weight) const;
   [[nodiscard]] LinearWeights projection(std::size_t weight) const;  // to query, key or value
@@ -181,13 +185,15 @@ class Transformer {
   void make_adapters();
   void check_given_mask();
   void check_all(std::uint64_t count);
-  void prepare_padded_mask();
   [[nodiscard]] Var mask_numbers(Var mask);
   void make_bidirectional_mask();
   [[nodiscard]] Var make_padding_mask(const Tensor& allowed, std::uint64_t query_count,
-                                      std::uint64_t key_count, bool causal);
+                                      std::uint64_t key_count, KeysSeen seen);
+  [[nodiscard]] Var make_given_mask(KeysSeen seen);
+  [[nodiscard]] Var near_pairs();
   [[nodiscard]] Var masked_fused_attention(Var query, Var key, Var value,
                                            const FusedAttentionShape& shape);
+  void let_checkpoints_begin(Var* words);
   void make_causal_masks();
   [[nodiscard]] Var detect_packing();
   [[nodiscard]] Var make_causal_mask(bool detects_packing);
@@ -208,7 +214,7 @@ class Transformer {
   [[nodiscard]] Var offset_norm_of_rows(const Var& hidden, std::size_t weight, std::uint64_t rows);
   [[nodiscard]] Var adapted(const Var& input, const LinearWeights& weights, const Adapter& adapter);
   [[nodiscard]] Var product_of(Var input, const LinearWeights& weights, const Adapter& adapter);
-  [[nodiscard]] Var heads(Var projected);
+  [[nodiscard]] Var heads(Var projected, bool copies = true);
   [[nodiscard]] Var normed_heads(Var projected, std::size_t norm);
   [[nodiscard]] Var rotated(const Var& input);
   [[nodiscard]] Var attend(const Var& query, Var key, Var value, Var* weights);
@@ -283,7 +289,7 @@ class Transformer {
   [[nodiscard]] Var t5_causal_bias(const Var& bias, std::uint64_t queries, std::uint64_t keys);
   [[nodiscard]] Var t5_attend(Var query, Var key, Var value, const T5Attention& what, Var* weights);
   [[nodiscard]] Var t5_attention(const LayerWeights& own, const Var& input, const Var& source,
-                                 T5Attention what);
+                                 T5Attention what, Var* kept);
   [[nodiscard]] Var t5_layer(const LayerWeights& own, std::size_t index, Var hidden);
   [[nodiscard]] Var t5_embed(const Tensor& tokens);
   [[nodiscard]] Var t5_finish(Var hidden, std::size_t norm, std::uint64_t rows);

@@ -25,6 +25,7 @@ void read_generation(Parameters& parameters, std::uint64_t longest, InferConfig*
   config->kv_mode =
       static_cast<KvMode>(parameters.choice("kv", {"concat", "preallocated", "paged"}));
   config->beams = parameters.number("beams", 1, {1, 64});
+  config->setup.copies_experts = config->beams == 1;  // so does generate()
   parameters.refuse_if(config->beams > 1 && config->kv_mode != KvMode::Concat, "beams",
                        "1 without kv=concat, the cache that beams reorder", config->beams);
   if (config->setup.model.family == ModelFamily::T5) {

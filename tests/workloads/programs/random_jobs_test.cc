@@ -1,0 +1,72 @@
+// Goal: `train` and `infer` ask for what PyTorch asks for, whatever their keys. Method: jobs that
+// were drawn at random and run in PyTorch 2.11 with transformers 5.17 on simcuda
+// (scripts/record/random_jobs.py). Sizes of all requests are the same in order; peaks may differ
+// where a variable of the program lives a little longer.
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include "tests/catch.h"
+#include "tests/support/trace_files.h"
+#include "workloads/open_workload.h"
+#include "workloads/trace/summary.h"
+
+namespace allocmark {
+namespace {
+
+constexpr double kPeakTolerance = 1e-4;
+
+struct Requests {
+  std::uint64_t count = 0;
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a of sizes, eight bytes each
+};
+
+// From the first step or batch on.
+Requests requests_of(EventSource& source) {
+  Requests out;
+  bool has_begun = false;
+  for (const Event& event : read_all(source)) {
+    if (event.kind == EventKind::Mark) {
+      const std::string& label = source.labels()[event.id];
+      has_begun = has_begun || label == "step0" || label == "batch0";
+    }
+    if (event.kind != EventKind::Alloc || !has_begun) continue;
+    ++out.count;
+    for (int shift = 0; shift < 64; shift += 8) {
+      out.hash = (out.hash ^ (event.size_bytes >> shift & 0xff)) * 0x100000001b3;
+    }
+  }
+  return out;
+}
+
+TEST_CASE("jobs drawn at random ask for what PyTorch asks for", "[workload]") {
+  std::ifstream file("tests/golden/workloads/random_jobs.csv");
+  std::string line;
+  REQUIRE(std::getline(file, line));
+  REQUIRE(line == "text;requests;hash;peak_bytes");
+  int job_count = 0;
+  while (std::getline(file, line)) {
+    std::istringstream row(line);
+    std::string text, count, hash, peak;
+    std::getline(row, text, ';');
+    std::getline(row, count, ';');
+    std::getline(row, hash, ';');
+    std::getline(row, peak, ';');
+    INFO(text);
+    const std::unique_ptr<EventSource> source = open_workload(text, 1);
+    const Requests requests = requests_of(*source);
+    CHECK(std::to_string(requests.count) == count);
+    CHECK(std::to_string(requests.hash) == hash);
+    source->rewind();
+    const auto generated = static_cast<double>(summarize(*source).requested_bytes_peak);
+    CHECK(std::abs(generated / std::stod(peak) - 1) < kPeakTolerance);
+    ++job_count;
+  }
+  CHECK(job_count == 240);
+}
+
+}  // namespace
+}  // namespace allocmark
