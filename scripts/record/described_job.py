@@ -4,8 +4,8 @@
 usage: described_job.py TEXT           e.g. train:llama-3-8b,layers=2,hidden=256,heads=4,...
 
 For one device and the keys that random_jobs.py draws; other keys are refused. Widths and counts are all given in the text, since
-presets of the model are not known here. Marks `part0`, `part1`, ... are set where the generator's steps or batches begin. On a card
-the last line says the most bytes that were requested at once. Needs PyTorch and transformers, for `lora` also peft.
+presets of the model are not known here. Marks `part0`, `part1`, ... are set where the generator's steps or batches begin. The
+last line says the most bytes that were requested and reserved at once. Needs PyTorch and transformers, for `lora` also peft.
 """
 import contextlib
 import os
@@ -251,7 +251,8 @@ def main():
         sys.exit(f"described_job.py: {keys.generator}: wanted train or infer")
     (train if keys.generator == "train" else infer)(keys)
     record_pytorch.mark("end")
-    print("requested bytes at most", torch.cuda.memory_stats()["requested_bytes.all.peak"])
+    facts = torch.cuda.memory_stats()
+    print("requested", facts["requested_bytes.all.peak"], "reserved", facts["reserved_bytes.all.peak"])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Do jobs that were drawn at random take on the card what `allocmark estimate` said before?
+
+usage: random_jobs_card.py predict ALLOCMARK FOLDER [--seed N] [--train N] [--infer N]   writes FOLDER/predicted.csv; no GPU
+       random_jobs_card.py measure FOLDER [--jobs N]     runs each job under each config; needs a GPU, PyTorch, transformers, peft
+       random_jobs_card.py page FOLDER                   writes FOLDER/README.md from both files and FOLDER/notes.md
+
+The jobs are those of scripts/record/random_jobs.py with another seed, and the programs those of described_job.py beside it. Each job
+runs in a process of its own. What is compared is PyTorch's own count, which other processes on the card do not change.
+"""
+import argparse
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+RECORD = os.path.join(HERE, "..", "record")
+sys.path.insert(0, RECORD)
+import random_jobs  # noqa: E402
+
+CONFIGS = {"unset": "", "expandable_segments:True": "expandable_segments:True"}
+NUMBERS = "live_bytes", "reserved_bytes"
+COLUMNS = "text", "config", *NUMBERS
+
+
+def read(path):
+    with open(path, encoding="utf-8", newline="") as file:
+        return {(row["text"], row["config"]): row for row in csv.DictReader(file, delimiter=";")}
+
+
+def write(path, rows):
+    with open(path, "w", encoding="utf-8", newline="") as out:
+        writer = csv.writer(out, delimiter=";", lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows(rows)
+
+
+def predict(arguments):
+    os.makedirs(arguments.folder, exist_ok=True)
+    rows = []
+    for text in random_jobs.drawn(arguments.seed, arguments.train, arguments.infer):
+        for config in CONFIGS:
+            run = subprocess.run([arguments.allocmark, "estimate", text, "--pytorch", "2.11", "--conf", config, "--format", "json"],
+                                 capture_output=True, text=True)
+            if run.returncode:
+                sys.exit(f"random_jobs_card.py: {text}: {run.stderr.strip()}")
+            said = json.loads(run.stdout)
+            (of_config,) = said["settings"]
+            rows.append((text, config, said["live_bytes"], of_config["reserved_bytes"]))
+    write(os.path.join(arguments.folder, "predicted.csv"), rows)
+
+
+def measure_one(key):
+    text, config = key
+    environment = dict(os.environ, OMP_NUM_THREADS="1", PYTORCH_CUDA_ALLOC_CONF=CONFIGS[config])
+    run = subprocess.run([sys.executable, "-W", "ignore", os.path.join(RECORD, "described_job.py"), text], capture_output=True, text=True,
+                         env=environment)
+    words = run.stdout.split()
+    if run.returncode or "requested" not in words:
+        print(f"random_jobs_card.py: {text}: {run.stderr.strip()[-500:]}", file=sys.stderr)
+        return None
+    return text, config, words[words.index("requested") + 1], words[words.index("reserved") + 1]
+
+
+def measure(arguments):
+    keys = list(read(os.path.join(arguments.folder, "predicted.csv")))
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        rows = list(pool.map(measure_one, keys))
+    write(os.path.join(arguments.folder, "measured.csv"), [row for row in rows if row])
+    if None in rows:
+        sys.exit(f"random_jobs_card.py: {rows.count(None)} of {len(rows)} runs failed")
+
+
+def percent(value):
+    return "0" if value == 0 else f"{100 * value:+.4f} %"
+
+
+def page(arguments):
+    predicted, measured = (read(os.path.join(arguments.folder, f"{name}.csv")) for name in ("predicted", "measured"))
+    missing = [key for key in predicted if key not in measured]
+    lines = ["# Jobs drawn at random, and what they took on a card", "", "`scripts/measure/random_jobs_card.py` makes this page.", ""]
+    with open(os.path.join(arguments.folder, "notes.md"), encoding="utf-8") as file:
+        lines += [file.read().strip(), ""]
+    lines += ["| number | config | jobs | equal to the byte | median error | worst | within 0.01 % | within 1 % |",
+              "| :-- | :-- | --: | --: | --: | --: | --: | --: |"]
+    worst = []
+    for number in NUMBERS:
+        for config in CONFIGS:
+            pairs = [(key[0], int(predicted[key][number]), int(row[number])) for key, row in measured.items() if key[1] == config]
+            errors = [(said / took - 1, text, said, took) for text, said, took in pairs]
+            sizes = [abs(error) for error, *_ in errors]
+            far = max(errors, key=lambda one: abs(one[0]))
+            lines.append(f"| {number.split('_')[0]} | `{config}` | {len(pairs)} | {sum(said == took for _, said, took in pairs)} | "
+                         f"{percent(statistics.median(sizes))} | {percent(far[0])} | {sum(size <= 1e-4 for size in sizes)} | "
+                         f"{sum(size <= 1e-2 for size in sizes)} |")
+            worst += [(number, config, *error) for error in errors if abs(error[0]) > 1e-4]
+    lines += ["", f"Runs that failed: {len(missing)}.", "", "## Further off than 0.01 %", ""]
+    if worst:
+        lines += ["| number | config | predicted | took | off | job |", "| :-- | :-- | --: | --: | --: | :-- |"]
+    lines += [f"| {number.split('_')[0]} | `{config}` | {said:,} | {took:,} | {percent(error)} | `{text}` |"
+              for number, config, error, text, said, took in sorted(worst, key=lambda one: -abs(one[2]))] or ["None."]
+    with open(os.path.join(arguments.folder, "README.md"), "w", encoding="utf-8") as out:
+        out.write("\n".join(lines) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("predict")
+    one.add_argument("allocmark")
+    one.add_argument("folder")
+    for name, preset in (("seed", 2), ("train", 120), ("infer", 60)):
+        one.add_argument(f"--{name}", type=int, default=preset)
+    one = commands.add_parser("measure")
+    one.add_argument("folder")
+    one.add_argument("--jobs", type=int, default=8, help="at once")
+    commands.add_parser("page").add_argument("folder")
+    arguments = parser.parse_args()
+    {"predict": predict, "measure": measure, "page": page}[arguments.command](arguments)
+
+
+if __name__ == "__main__":
+    main()
