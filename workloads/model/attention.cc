@@ -126,6 +126,14 @@ std::uint64_t efficient_workspace_bytes(std::uint64_t matrices, std::uint64_t ro
   return matrices * pieces * (piece_rows * 64 * 4 + 16);
 }
 
+Var bias_of_whole_steps(Tape& tape, Var bias, std::uint64_t columns) {
+  constexpr std::uint64_t kStep = 8;
+  if (columns % kStep == 0) return bias;
+  Var out = tape.make(bias.count / columns * rounded_up(columns, kStep), bias.width);
+  bias.drop();
+  return out;
+}
+
 // What scaled dot product attention takes in four bytes, which cuDNN does not run.
 static Var efficient_attention(Tape& tape, Var query, Var key, Var value,
                                const FusedAttentionShape& shape, std::uint64_t key_count) {
@@ -142,14 +150,7 @@ static Var efficient_attention(Tape& tape, Var query, Var key, Var value,
         value_count * query.width,
         out_count * query.width};
   }
-  // The kernel reads eight numbers of the bias at a time: other rows are copied into longer ones.
-  Tensor bias = shape.bias;
-  constexpr std::uint64_t kBiasStep = 8;
-  if (bias && shape.key_rows % kBiasStep != 0) {
-    const std::uint64_t rows = bias.size_bytes() / shape.key_rows;
-    bias = tape.allocate(rows * rounded_up(shape.key_rows, kBiasStep), TensorKind::Activation);
-  }
-  if (bias) tape.save(node, 0, bias);
+  if (shape.bias) tape.save(node, 0, shape.bias);
   tape.save(node, 1, key.tensor);
   tape.save(node, 2, query.tensor);
   tape.save(node, 3, value.tensor);

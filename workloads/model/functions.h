@@ -114,7 +114,6 @@ struct FusedAttentionShape {
   std::uint64_t repeats = 1;     // query heads per key head
   bool one_query = false;        // per sequence
   Tensor bias = {};              // added to the scores, without a gradient
-  std::uint64_t key_rows = 0;    // with a bias: its columns, the keys of a sequence
 };
 // The workspace of the memory-efficient kernel's backward in four bytes: the queries' gradient in
 // pieces of 64 rows, or of 128 where heads are wider than 64, and of 64 columns, each with 16 bytes
@@ -122,6 +121,9 @@ struct FusedAttentionShape {
 // for 15 widths.
 [[nodiscard]] std::uint64_t efficient_workspace_bytes(std::uint64_t matrices, std::uint64_t rows,
                                                       std::uint64_t head_width);
+// The memory-efficient kernel reads eight numbers of a bias at a time: one with other columns is
+// copied into longer rows.
+[[nodiscard]] Var bias_of_whole_steps(Tape& tape, Var bias, std::uint64_t columns);
 // Scaled dot product attention as cuDNN runs it in two bytes, and the memory-efficient kernel in
 // four.
 [[nodiscard]] Var fused_attention(Tape& tape, Var query, Var key, Var value,

@@ -130,6 +130,12 @@ Var Transformer::attend_by_scores(const Var& query, Var key, Var value, Var* wei
   return out;
 }
 
+// cuDNN's results lie as the queries do.
+Var Transformer::by_tokens(const Var& query, Var mixed) {
+  const bool lies_by_heads = query.heads_first && mixed.width == 2 && setup_.sequence > 1;
+  return lies_by_heads ? clone(tape_, std::move(mixed)) : mixed;
+}
+
 Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights) {
   const ModelShape& model = setup_.model;
   const Sizes own = sizes();
@@ -161,7 +167,7 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
       if (setup_.sequence > 1) out = clone(tape_, std::move(out));
       return out;
     }
-    return fused_attention(tape_, query, key, value, shape);
+    return by_tokens(query, fused_attention(tape_, query, key, value, shape));
   }
   return attend_by_scores(query, std::move(key), std::move(value), weights);
 }
@@ -218,9 +224,6 @@ Var Transformer::llama_attention(const LayerWeights& own, std::size_t index, con
   auto [query, key, value] = joint.count > 0 ? joint_heads(joint) : llama_heads(own, input);
   cache(index, &key, &value);
   Var mixed = attend(query, key, value, weights);
-  // cuDNN's results lie as the queries do.
-  const bool lies_by_heads = query.heads_first && setup_.fused_attention && mixed.width == 2;
-  if (lies_by_heads && setup_.sequence > 1) mixed = clone(tape_, std::move(mixed));
   Var out = out_of_layer(product_of(std::move(mixed), with_bias(own.output), own.output_adapter));
   drop({&joint, &query, &key, &value});
   return out;

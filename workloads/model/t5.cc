@@ -166,14 +166,14 @@ Var Transformer::t5_attend(Var query, Var key, Var value, const T5Attention& wha
   Var bias = *what.bias;
   if (is_padded) bias = t5_masked_bias(bias, *what.mask, sizes.score_count);
   if (what.is_cross) {
+    if (query.width == 4) bias = bias_of_whole_steps(tape_, std::move(bias), what.keys);
     return fused_attention(tape_, query, key, value,
                            {.query_count = sizes.query_count,
                             .key_count = sizes.key_count,
                             .row_count = rows * model.head_count,
                             .query_rows = what.queries,
                             .one_query = what.queries == 1,
-                            .bias = bias.tensor,
-                            .key_rows = what.keys});
+                            .bias = bias.tensor});
   }
   if (what.is_causal && what.queries > 1) bias = t5_causal_bias(bias, what.queries, what.keys);
   Var out = unfused_attention(tape_, std::move(query), std::move(key), std::move(value), bias,

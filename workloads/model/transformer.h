@@ -167,6 +167,7 @@ class Transformer {
   // The same at the end of attention and of the MLP, where ranks that infer sum in place.
   [[nodiscard]] Var out_of_layer(Var partial);
   [[nodiscard]] Var attend_core(const Var& query, Var key, Var value, Var* weights);
+  [[nodiscard]] Var by_tokens(const Var& query, Var mixed);
   [[nodiscard]] Var attend_by_scores(const Var& query, Var key, Var value, Var* weights);
   [[nodiscard]] Var attend_in_ring(const Var& query, Var key, Var value);
   [[nodiscard]] LinearWeights with_bias(std::size_t weight) const;
