@@ -79,10 +79,10 @@ Subject make_subject(std::string_view name, const std::string& conf) {
     }
     return {.backend = entry.make({})};
   }
-  const caching::Rules& rules = release.empty()
-                                    ? caching::newest_rules()
-                                    : caching::require_rules(release, std::string(name));
-  const caching::PytorchConfig config = caching::parse_pytorch(conf, rules);
+  const caching::Rules* const rules = release.empty()
+                                          ? &caching::newest_rules()
+                                          : &caching::require_rules(release, std::string(name));
+  const caching::PytorchConfig config = caching::parse_pytorch(conf, *rules);
   if (!config.accepted()) {
     throw UsageError(
         {.what = "PyTorch does not accept the config string", .where = conf, .got = config.error});
