@@ -128,7 +128,7 @@ std::uint64_t efficient_workspace_bytes(std::uint64_t matrices, std::uint64_t ro
 
 Var bias_of_whole_steps(Tape& tape, Var bias, std::uint64_t columns) {
   constexpr std::uint64_t kStep = 8;
-  if (columns % kStep == 0) return bias;
+  if (bias.width < 4 || columns % kStep == 0) return bias;
   Var out = tape.make(bias.count / columns * rounded_up(columns, kStep), bias.width);
   bias.drop();
   return out;
@@ -290,21 +290,6 @@ Var split_heads(Tape& tape, Var input, bool viewable, bool copies) {
       {&input}, {input.size_bytes(), viewable ? 1u : 0u, copies ? 1u : 0u});
   tape.attach(node, &input);
   input.heads_viewable = viewable;
-  return input;
-}
-
-Var seen_as_heads(Tape& tape, Var input) {
-  Node* node = tape.record(
-      [](Tape& t, Node& n, Backprop& b) {
-        if (b.gradient.layout == GradLayout::Heads) {
-          b.out[0].tensor = t.gradient(n.sizes[0]);
-        } else {
-          b.out[0] = b.gradient;
-          b.out[0].is_view = true;
-        }
-      },
-      {&input}, {input.size_bytes()});
-  tape.attach(node, &input);
   return input;
 }
 

@@ -121,8 +121,8 @@ struct FusedAttentionShape {
 // for 15 widths.
 [[nodiscard]] std::uint64_t efficient_workspace_bytes(std::uint64_t matrices, std::uint64_t rows,
                                                       std::uint64_t head_width);
-// The memory-efficient kernel reads eight numbers of a bias at a time: one with other columns is
-// copied into longer rows.
+// The memory-efficient kernel reads eight numbers of a bias at a time: one of four bytes with other
+// columns is copied into longer rows.
 [[nodiscard]] Var bias_of_whole_steps(Tape& tape, Var bias, std::uint64_t columns);
 // Scaled dot product attention as cuDNN runs it in two bytes, and the memory-efficient kernel in
 // four.
@@ -135,9 +135,7 @@ struct FusedAttentionShape {
 // `viewable`: batched products can read it as it is. Where heads are apart already before they
 // change places with tokens (`copies` is false), the gradient keeps its order.
 [[nodiscard]] Var split_heads(Tape& tape, Var input, bool viewable, bool copies = true);
-// View as heads, tokens first: a gradient that has the heads first is copied before anyone sees it.
-[[nodiscard]] Var seen_as_heads(Tape& tape, Var input);
-// As split_heads of a single head, which is in place whatever comes first.
+// The same of a single head, which is in place whatever comes first.
 [[nodiscard]] Var one_head(Tape& tape, Var input);
 // Three views of a joint projection; their gradients are joined again.
 // `stacked`: the parts lie apart (unbind), so that their gradients are stacked, and then copied to

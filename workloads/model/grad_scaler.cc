@@ -52,7 +52,7 @@ void GradScaler::give(Tape& tape, bool is_unscaled) {
 
 void GradScaler::clear() {
   scale_.drop();
-  drop({&tracker_, &found_, &given_scale_, &given_found_});
+  drop({&tracker_, &found_});
 }
 
 }  // namespace allocmark

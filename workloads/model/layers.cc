@@ -68,7 +68,9 @@ Var Transformer::heads(Var projected, bool copies) {
 
 Var Transformer::normed_heads(Var projected, std::size_t norm) {
   if (!setup_.model.head_norms) return heads(std::move(projected));
-  return heads(head_norm(seen_as_heads(tape_, std::move(projected)), norm), false);
+  // Heads are apart for the norm, and change places with tokens after it.
+  Var apart = split_heads(tape_, std::move(projected), false);
+  return heads(head_norm(std::move(apart), norm), false);
 }
 
 Var Transformer::rotated(const Var& input) {

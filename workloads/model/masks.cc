@@ -255,7 +255,7 @@ Var Transformer::masked_fused_attention(Var query, Var key, Var value,
   Var lowest = tape_.make(1, query.width);
   Var bias = tape_.make(setup_.token_count() * setup_.key_count(), query.width);
   drop({&zero, &lowest});
-  if (query.width == 4) bias = bias_of_whole_steps(tape_, std::move(bias), setup_.key_count());
+  bias = bias_of_whole_steps(tape_, std::move(bias), setup_.key_count());
   FusedAttentionShape apart = shape;
   apart.repeats = 1;
   apart.bias = bias.tensor;

@@ -166,7 +166,7 @@ Var Transformer::t5_attend(Var query, Var key, Var value, const T5Attention& wha
   Var bias = *what.bias;
   if (is_padded) bias = t5_masked_bias(bias, *what.mask, sizes.score_count);
   if (what.is_cross) {
-    if (query.width == 4) bias = bias_of_whole_steps(tape_, std::move(bias), what.keys);
+    bias = bias_of_whole_steps(tape_, std::move(bias), what.keys);
     return fused_attention(tape_, query, key, value,
                            {.query_count = sizes.query_count,
                             .key_count = sizes.key_count,
