@@ -21,11 +21,9 @@
 namespace allocmark {
 namespace {
 
-// A machine with a clock that charges what pinning takes on a host, as simcuda does
-// (harness/simcuda/core/pinning_costs.h). Nothing is pinned here.
-
-// A machine that only counts, with time: the host's clock goes on while it pins and works, and
-// events pass when the device has done what their streams had.
+// A machine that only counts, with a clock: it charges what pinning takes on a host, as simcuda
+// does (harness/simcuda/core/pinning_costs.h), and goes on while the program works. Events pass
+// when the device has done what their streams had. Nothing is pinned here.
 class TimedHost final : public host_caching::HostDriver {
  public:
   explicit TimedHost(std::uint32_t stream_count) : stream_ends_ns_(stream_count) {}
