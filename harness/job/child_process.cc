@@ -163,6 +163,15 @@ void drain(int* fd, std::string* text) {
   }
 }
 
+// How a process ended that did not end by itself with an error of ours; empty where it did.
+std::string foreign_end(const ChildOutcome& outcome) {
+  if (outcome.timed_out) return "ended by the limit on its time";
+  if (outcome.signal_number != 0) return "ended by " + signal_name(outcome.signal_number);
+  const bool is_ours = outcome.exit_code >= static_cast<int>(ExitCode::Usage) &&
+                       outcome.exit_code <= static_cast<int>(ExitCode::FileAccess);
+  return is_ours ? "" : fmt::format("ended with exit code {}", outcome.exit_code);
+}
+
 }  // namespace
 
 ChildProcess::ChildProcess(const ChildCommand& command) : started_(Clock::now()) {
@@ -325,17 +334,28 @@ ErrorText error_of(const ChildOutcome& outcome, std::string_view what) {
   std::string text = outcome.stderr_tail;
   if (text.starts_with(kOwnPrefix)) text.erase(0, kOwnPrefix.size());
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  if (outcome.signal_number != 0) {
-    text = fmt::format("{} ended by {}: {}", what, signal_name(outcome.signal_number), text);
-  }
-  return {.what = text};
+  const std::string end = foreign_end(outcome);
+  if (end.empty()) return {.what = text};
+  return {.what = fmt::format("{} {}{}{}", what, end, text.empty() ? "" : ": ", text)};
 }
 
 void rethrow(const ChildOutcome& outcome, std::string_view what) {
   const ErrorText error = error_of(outcome, what);
-  if (outcome.exit_code == static_cast<int>(ExitCode::Usage)) throw UsageError(error);
-  if (outcome.exit_code == static_cast<int>(ExitCode::FileAccess)) throw FileError(error);
-  throw EnvironmentError(error);
+  constexpr int kNotLoaded = 127;  // what the system's loader ends with
+  if (outcome.exit_code == kNotLoaded) throw EnvironmentError(error);
+  if (!foreign_end(outcome).empty()) throw CellsError(error);
+  switch (static_cast<ExitCode>(outcome.exit_code)) {
+    case ExitCode::Usage:
+      throw UsageError(error);
+    case ExitCode::CellsIncomplete:
+      throw CellsError(error);
+    case ExitCode::Internal:
+      throw InternalError(error);
+    case ExitCode::FileAccess:
+      throw FileError(error);
+    default:
+      throw EnvironmentError(error);
+  }
 }
 
 void end_with_parent(pid_t parent_pid) {

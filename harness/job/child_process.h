@@ -118,12 +118,12 @@ void wait_for_news(std::span<const ChildProcess* const> children,
 // The same behind "; its last output: "; empty where it printed nothing.
 [[nodiscard]] std::string quoted_output(const ChildOutcome& outcome);
 
-// What it said was wrong, in one line without our name, behind the signal that ended `what` (as
-// "the search") where one did.
+// What it said was wrong, in one line without our name. Where a signal, a limit on time or a
+// library ended `what` (as "the search"), that stands before it.
 [[nodiscard]] ErrorText error_of(const ChildOutcome& outcome, std::string_view what);
 
-// Throws error_of as the child did: UsageError or FileError by its exit code, else
-// EnvironmentError.
+// Throws error_of as the child did, so that the exit code is the child's; CellsError where it did
+// not end by itself with an error of ours, EnvironmentError where it could not be loaded.
 [[noreturn]] void rethrow(const ChildOutcome& outcome, std::string_view what);
 
 // Called first thing in a child: asks the kernel to end this process when its parent ends, and

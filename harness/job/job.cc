@@ -89,9 +89,7 @@ std::string_view take_line(std::string_view& text) {
 }
 
 void throw_if_failed(const ChildOutcome& outcome, std::string_view what, bool has_answered) {
-  const JobEnd end = end_of(outcome);
-  if (end == JobEnd::Crashed) throw CellsError(error_of(outcome, what));
-  if (end != JobEnd::Done) rethrow(outcome, what);
+  if (end_of(outcome) != JobEnd::Done) rethrow(outcome, what);
   if (!has_answered) throw_garbled(what, "nothing");
 }
 

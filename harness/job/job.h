@@ -4,7 +4,8 @@
 // is decided in this room alone.
 //
 //   inline constexpr Job<SearchSpec, SearchResult> kSearch{.name = "search", ...};
-//   const JobEntry kSearchJob = job_entry<kSearch>();  // its row; its name: in the room's JOBS
+//   extern const JobEntry kSearchJob;  // its row; its name: in the room's JOBS
+//   constinit const JobEntry kSearchJob = job_entry<kSearch>();
 //   SearchResult result = ask_job(kSearch, spec, {.device = "sim:h200"});
 #pragma once
 
@@ -156,7 +157,7 @@ template <typename Request, typename Answer>
 }
 
 // The same; returns the last answer, and nothing after an interrupt. Throws what the job threw,
-// CellsError where a signal ended it, and InternalError where it answered nothing.
+// CellsError where it crashed or its time was up, and InternalError where it answered nothing.
 template <typename Request, typename Answer>
 [[nodiscard]] std::optional<Answer> ask_job_until(
     const Job<Request, Answer>& job, const std::type_identity_t<Request>& request,

@@ -4,7 +4,6 @@
 // a new one cannot be forgotten there; that of a cell are named by hand, behind a static_assert.
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <limits>
 #include <map>
 #include <optional>
@@ -23,7 +22,6 @@
 #include "harness/tools/simcheck/simcheck.h"
 #include "harness/tools/threads/threads.h"
 #include "tests/catch.h"
-#include "tests/support/temporary_folder.h"
 #include "workloads/trace/source.h"
 
 namespace allocmark {
@@ -306,36 +304,6 @@ TEST_CASE("a text that is no message of a job is refused by its name") {
   REQUIRE(answers.size() == 2);
   CHECK(answers[1] == Inner{.text = "b", .number = 1.5});
   CHECK(text == "[\"cut");  // until the rest of it is there
-}
-
-// A shell script in place of the program, as the other end of the pipe.
-JobPlace place_of_script(const TemporaryFolder& folder, const std::string& body) {
-  const std::string path = folder.write("side", "#!/bin/sh\n" + body + "\n");
-  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
-  return {.program_path = path};
-}
-
-TEST_CASE("how a job's process ended is told, whatever it was") {
-  constexpr Job<Inner, Inner> kInner{.name = "inner", .what = "the search", .run = nullptr};
-  const auto said = [&](const std::string& body) {
-    const TemporaryFolder folder;
-    try {
-      return ask_job(kInner, {.text = "asked", .number = {}}, place_of_script(folder, body)).text;
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-  };
-  const auto has = [](const std::string& text, const std::string& part) {
-    INFO(text);
-    return text.find(part) != std::string::npos;
-  };
-  CHECK(said("echo '[\"a\",[]]' >&3; echo '[\"b\",[]]' >&3") == "b");
-  CHECK(has(said("echo 'no memory' >&2; exit 4"), "no memory"));
-  CHECK(has(said("kill -SEGV $$"), "the search ended by SIGSEGV"));
-  CHECK(has(said("true"), "this is no message of the search"));
-  CHECK(has(said("echo garbage >&3"), "this is no message of the search"));
-  // It is ended because of that, which is no interrupt.
-  CHECK(has(said("head -c 80000000 /dev/zero >&3"), "the search ended by SIGKILL"));
 }
 
 }  // namespace allocmark
