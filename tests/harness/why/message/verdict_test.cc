@@ -4,7 +4,7 @@
 #include <string>
 
 #include "tests/catch.h"
-#include "tests/harness/message/answers.h"
+#include "tests/harness/why/message/answers.h"
 
 using namespace allocmark::message;
 

@@ -9,7 +9,7 @@
 #include "harness/tools/why/message/remedies.h"
 #include "harness/tools/why/message/verdict.h"
 #include "tests/catch.h"
-#include "tests/harness/message/find_messages.h"
+#include "tests/harness/why/message/find_messages.h"
 
 using namespace allocmark;
 using namespace allocmark::message;

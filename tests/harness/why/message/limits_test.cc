@@ -6,7 +6,7 @@
 #include "harness/tools/why/message/message_text.h"
 #include "harness/tools/why/message/remedies.h"
 #include "tests/catch.h"
-#include "tests/harness/message/find_messages.h"
+#include "tests/harness/why/message/find_messages.h"
 
 using namespace allocmark::message;
 
