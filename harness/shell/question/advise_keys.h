@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/core/search/search.h"
-#include "harness/shell/question/advise_input.h"
+#include "harness/shell/question/job_options.h"
 #include "harness/shell/question/job_release.h"
 
 namespace allocmark {

@@ -12,7 +12,7 @@
 #include "harness/core/search/search.h"
 #include "harness/core/search/variants.h"
 #include "harness/job/interrupt.h"
-#include "harness/shell/question/advise_input.h"
+#include "harness/shell/question/job_options.h"
 #include "harness/shell/question/job_release.h"
 #include "harness/tools/advise/verdict.h"
 #include "results/schema.h"

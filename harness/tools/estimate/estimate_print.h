@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/shell/question/advise_input.h"
 #include "harness/shell/question/card_choice.h"
+#include "harness/shell/question/job_options.h"
 #include "harness/tools/estimate/estimate.h"
 #include "harness/tools/estimate/outside_memory.h"
 

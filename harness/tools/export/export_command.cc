@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "harness/shell/options.h"
 #include "harness/shell/output_path.h"
-#include "harness/shell/question/advise_input.h"
+#include "harness/shell/question/job_options.h"
 #include "harness/shell/question/job_release.h"
 #include "harness/shell/registry.h"
 #include "harness/tools/export/caching_recorder.h"

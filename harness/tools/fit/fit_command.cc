@@ -27,9 +27,9 @@
 #include "harness/core/search/variants.h"
 #include "harness/job/interrupt.h"
 #include "harness/shell/pages/run_output.h"
-#include "harness/shell/question/advise_input.h"
 #include "harness/shell/question/advise_keys.h"
 #include "harness/shell/question/card_choice.h"
+#include "harness/shell/question/job_options.h"
 #include "harness/shell/question/job_release.h"
 #include "harness/shell/registry.h"
 

@@ -1,5 +1,5 @@
 // Options and tables of 'advise' and 'fit'.
-#include "harness/shell/question/advise_input.h"
+#include "harness/shell/question/job_options.h"
 
 #include <algorithm>
 #include <cstddef>
