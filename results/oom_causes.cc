@@ -2,8 +2,6 @@
 
 #include <array>
 
-#include "results/oom_words.h"
-
 namespace allocmark {
 namespace {
 

@@ -28,6 +28,9 @@ inline constexpr std::size_t kOomCauseCount = 10;
 [[nodiscard]] std::string_view to_string(OomCause cause);
 [[nodiscard]] std::optional<OomCause> parse_oom_cause(std::string_view text);
 
+// As headings and legends have it: "kept for other streams".
+[[nodiscard]] std::string_view short_words(OomCause cause);
+
 // What follows "runs out of memory": "free memory is fragmented".
 [[nodiscard]] std::string_view reason_words(OomCause cause);
 

@@ -23,7 +23,6 @@
 #include "results/columns/text.h"
 #include "results/derived.h"
 #include "results/json.h"
-#include "results/oom_words.h"
 #include "results/recorded_oom.h"
 
 namespace allocmark {

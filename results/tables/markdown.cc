@@ -18,7 +18,6 @@
 #include "results/columns/text.h"
 #include "results/derived.h"
 #include "results/json.h"
-#include "results/oom_words.h"
 #include "results/tables/writers.h"
 
 namespace allocmark {
