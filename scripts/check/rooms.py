@@ -2,7 +2,8 @@
 """Holds the code to the plan of rooms. A room is a folder whose CMakeLists.txt calls allocmark_room; its USES name the rooms
 that it may include. Prints file:line and the rule for: an include that USES does not name, a USES that nothing needs, a
 circle of rooms, a tool that includes another tool, an arrow back from below the harness into it, a source file outside any room,
-a room without a README, a README whose "May include" is not what USES name, a file that the README of its folder does not name.
+a room without a README, a README whose "May include" is not what USES name or that does not say what to open first, a file or
+a room that the README next above it does not name, a file named in a README that is not there.
 
 scripts/check/rooms.py          checks; exit code 1 where a rule is broken
 scripts/check/rooms.py --write  makes USES and "May include" say what is included
@@ -179,6 +180,11 @@ def check_readme(root, room, targets):
     if found is None or found.group(0) != may_include(sorted(targets)):
         line = text.count("\n", 0, found.start()) + 1 if found else 1
         yield f'{room}/README.md:{line}: "May include" is not what USES name; write it: scripts/check/rooms.py --write'
+    if "**Open first" not in text:
+        yield f"{room}/README.md:1: does not say which file to open first; write a line '**Open first:** `FILE`'"
+    above = next((one for one in Path(room).parents if (root / one / "README.md").is_file()), Path())
+    if above != Path() and not names_folder((root / above / "README.md").read_text(), Path(room).relative_to(above)):
+        yield f"{room}/README.md:1: {above.as_posix()}/README.md does not name the room; link it there"
 
 
 def spelled_out(text):
@@ -206,6 +212,30 @@ def is_named(path, names):
         if stem.strip("*") and fnmatch.fnmatchcase(path.stem, stem):
             return True
     return False
+
+
+def names_folder(page, folder):
+    """Whether a README links a folder below it, or names it."""
+    names = (name.rstrip("/").removesuffix("/README.md") for name in names_in(page))
+    return any(f"/{name}".endswith(f"/{folder.as_posix()}") for name in names)
+
+
+# Of others, and what stands for a name.
+FOREIGN = re.compile(r"cuda\.h|cuda_runtime_api\.h|.*[A-Z].*")
+SOURCE = re.compile(r"[\w./-]*\w\.(?:cc|h|cu|py|sh|cmake|inc)")
+
+
+def check_existing(root):
+    """A file that a README of a folder of code names, and that is nowhere."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True, check=True)
+    files = [name for name in listed.stdout.split() if (root / name).is_file()]
+    for page in files:
+        if not page.endswith("README.md") or page.startswith("results/published/"):
+            continue
+        for name in names_in((root / page).read_text()):
+            path = name.removeprefix("./").replace("../", "")
+            if SOURCE.fullmatch(name) and not FOREIGN.fullmatch(name) and not any(f"/{one}".endswith(f"/{path}") for one in files):
+                yield f"{page}:1: names {name}, which is not there"
 
 
 def check_named(root):
@@ -245,6 +275,7 @@ def check(root):
                 yield f"{room}/CMakeLists.txt:1: USES {target}: {reason}"
         yield from check_readme(root, room, targets)
     yield from check_named(root)
+    yield from check_existing(root)
     circle = find_circle(rooms)
     if circle:
         yield "a circle of rooms: " + " -> ".join(circle)

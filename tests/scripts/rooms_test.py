@@ -41,7 +41,9 @@ class Rooms(unittest.TestCase):
         uses = used if uses is None else uses
         names = "".join(f"  {one}\n" for one in sorted(uses))
         self.write(f"{room}/CMakeLists.txt", f"allocmark_room(\n  SOURCES\n  a.cc\n  USES\n{names}  COLD)\n")
-        self.write(f"{room}/README.md", f"# {room}\n\n`a.*`\n\n## May include\n\n{rooms.may_include(sorted(uses))}\n\n## Limits\n\n- None.\n")
+        inner = "[part](part/README.md)" if room == "harness/tools/two" else ""
+        self.write(f"{room}/README.md", f"# {room}\n\n**Open first:** `a.*`. {inner}\n\n"
+                   f"## May include\n\n{rooms.may_include(sorted(uses))}\n\n## Limits\n\n- None.\n")
         self.write(f"{room}/a.h", "#pragma once\n")
         self.write(f"{room}/a.cc", "".join(f'#include "{one}/a.h"\n' for one in used))
 
@@ -117,6 +119,28 @@ class Rooms(unittest.TestCase):
                 readme.write_text(f"`a.*`, `{named}`\n\n## May include\n\nNo other room.\n")
                 found = {line.split(":", 1)[0] for line in rooms.check_named(self.root)}
                 self.assertEqual(found, {f"base/{name}" for name in missing})
+
+    def test_a_readme_that_does_not_say_what_to_open_first(self):
+        readme = self.root / "harness/shell/README.md"
+        readme.write_text(readme.read_text().replace("**Open first:**", "Open"))
+        self.assertIn("harness/shell/README.md:1: does not say which file to open first", self.found())
+
+    def test_a_room_that_the_readme_above_does_not_name(self):
+        readme = self.root / "harness/tools/two/README.md"
+        for other in ("", "`depart/`", "[parts](parts/README.md)"):
+            readme.write_text(f"**Open first:** `a.*` {other}\n\n## May include\n\n{rooms.may_include(['harness/shell'])}\n")
+            self.assertIn("harness/tools/two/part/README.md:1: harness/tools/two/README.md does not name the room", self.found())
+        readme.write_text(readme.read_text().replace("parts", "part"))
+        self.assertEqual(self.found(), "")
+
+    def test_a_file_that_is_named_and_not_there(self):
+        readme = self.root / "base/README.md"
+        text = readme.read_text()
+        for name, is_there in (("a.cc", True), ("harness/shell/a.h", True), ("../results/a.h", True), ("NAME.cc", True), ("cuda.h", True),
+                               ("b.cc", False), ("harness/b/a.h", False), ("aa.{h,cc}", False)):
+            with self.subTest(name):
+                readme.write_text(text + f"- `{name}`\n")
+                self.assertEqual("which is not there" in self.found(), not is_there)
 
     def test_commands_follow_from_their_folders(self):
         self.write("harness/tools/one/one_command.cc", "")
