@@ -65,6 +65,14 @@ bool is_source_place(std::string_view word) {
          word.find('.') != std::string_view::npos && word.find('[') == std::string_view::npos;
 }
 
+// Past "[31m", which a page leaves of a terminal's colour; 0 where the text does not begin so.
+std::size_t colour(std::string_view text) {
+  constexpr std::size_t kColourMax = 20;
+  if (!text.starts_with('[')) return 0;
+  const std::size_t end = text.substr(0, kColourMax).find_first_not_of("0123456789;", 1);
+  return end != std::string_view::npos && end > 1 && text[end] == 'm' ? end + 1 : 0;
+}
+
 // Past "[rank3]:" or "(EngineCore_DP0 pid=39535)"; 0 where the line does not begin so.
 std::size_t bracketed(std::string_view line) {
   if (line.empty() || (line[0] != '[' && line[0] != '(')) return 0;
@@ -136,7 +144,7 @@ class Plainer {
     line_begin_ = at_;
     const std::size_t end = std::min(source_.find('\n', at_), source_.size());
     const std::size_t prefix = log_prefix(source_.substr(at_, std::min(end - at_, 4 * kTagMax)));
-    has_prefix_ = source_.substr(at_, prefix).find_first_not_of(" \t") != std::string_view::npos;
+    has_prefix_ = source_.substr(at_, prefix).find_first_not_of(" \t>") != std::string_view::npos;
     at_ += prefix;
     // A figure that was wrapped inside goes on; what is a figure of its own does not.
     const bool wraps = line_length_ >= kWrapMin && !has_prefix_ && !blank_end_;
@@ -154,6 +162,10 @@ class Plainer {
     const char c = source_[at_];
     if (c == '\n') return end_line();
     if (c == '\x1b') return skip_escape();
+    if (const std::size_t end = colour(source_.substr(at_)); end > 0) {
+      at_ += end;
+      return;
+    }
     if (c == '<' && skip_tag()) return;
     if (c == '&' && take_entity()) return;
     if (c == '\\') return skip_backslash();
@@ -254,6 +266,11 @@ std::size_t log_prefix(std::string_view line) {
     if (rest[0] == '|') return at + 1;  // of a table: what follows is its own
     if (std::string_view(" \t>#").find(rest[0]) != std::string_view::npos) {
       ++at;
+      continue;
+    }
+    const std::size_t escape = rest[0] == '\x1b' ? 1 : 0;
+    if (const std::size_t end = colour(rest.substr(escape)); end > 0) {
+      at += escape + end;
       continue;
     }
     if (rest.starts_with("//")) {

@@ -80,19 +80,33 @@ TEST_CASE("a message is found however a terminal or an editor wrapped it") {
   for (const std::size_t width : {62U, 70U, 72U, 79U, 80U, 100U, 132U}) {
     INFO(width);
     check_whole(wrapped(kMessage, width, "", false));
+    check_whole(wrapped(kMessage, width, "> ", false));  // and quoted then
   }
   for (const std::size_t width : {20U, 40U, 72U, 80U})
     check_whole(wrapped(kMessage, width, "", true));
 }
 
 TEST_CASE("what a log puts before each line does not count") {
-  for (const std::string head :
-       {"[rank3]: ", "[rank12]:[E1125 13:02:07] ", "> ", "# ", "// ",
-        "ERROR 11-19 21:10:38 [core.py:708] ",
-        "(EngineCore_DP0 pid=39535) ERROR 03-03 19:38:29 [core.py:708] ",
-        "2026-02-11 12:56:42,782 ERROR ", "2026-02-11T12:56:42.782Z stderr ", "trainer-0  | ",
-        "[1,3]<stderr>:", "    ", "W1231 12:56:42.000001 ", "0: ", "12: ", "127: ",
-        "Mar 01 12:00:01 node-7 python3[1234]: ", "Nov  3 02:10:59 gpu01.lab kubelet[88]: "}) {
+  for (const std::string head : {"[rank3]: ",
+                                 "[rank12]:[E1125 13:02:07] ",
+                                 "> ",
+                                 "# ",
+                                 "// ",
+                                 "ERROR 11-19 21:10:38 [core.py:708] ",
+                                 "(EngineCore_DP0 pid=39535) ERROR 03-03 19:38:29 [core.py:708] ",
+                                 "2026-02-11 12:56:42,782 ERROR ",
+                                 "2026-02-11T12:56:42.782Z stderr ",
+                                 "trainer-0  | ",
+                                 "[1,3]<stderr>:",
+                                 "\x1b[36m(RayWorker pid=47, ip=10.1.2.3)\x1b[0m ",
+                                 "[36m(train pid=4711)[0m ",
+                                 "    ",
+                                 "W1231 12:56:42.000001 ",
+                                 "0: ",
+                                 "12: ",
+                                 "127: ",
+                                 "Mar 01 12:00:01 node-7 python3[1234]: ",
+                                 "Nov  3 02:10:59 gpu01.lab kubelet[88]: "}) {
     INFO(head);
     check_whole(wrapped(kMessage, 60, head, true));
     check_whole(head + "step 7\n" + head + kMessage + "\n" + head + "exit 1");
@@ -115,6 +129,7 @@ TEST_CASE("marks of pages, terminals, JSON and Markdown do not count") {
               replaced(kMessage, " GiB", " \\u001b[1;38;5;9mGiB\\u001b[0m") + "\\u001b[0m\\n\"}");
   check_whole("\\x1b[31m" + replaced(kMessage, " GiB", " \\x1b[1mGiB\\x1b[0m") + "\\033[0m");
   check_whole(replaced(kMessage, " ", "\xc2\xa0 "));
+  check_whole("[31m" + replaced(kMessage, "GiB", "GiB[0m") + "[1;38;5;9m");
 }
 
 TEST_CASE("ranks that say the same are counted, ranks that differ are kept") {
