@@ -143,6 +143,8 @@ std::optional<FoundFigure> figure_at(std::string_view text, std::size_t at,
   // "10.9/23.6gib": the unit is of both.
   if (shares_unit) unit = unit_at(text, end_of_number(text, end + 1), style);
   if (unit == nullptr && !style.bare_is_bytes && !is_named) return std::nullopt;
+  // Before dots that stand for something left out it may be the beginning of a figure.
+  if (unit == nullptr && text.substr(end).starts_with("..")) return std::nullopt;
   if (unit == nullptr) unit = &kBare;
   return FoundFigure{.figure = figure_of(number, *unit, style),
                      .begin = at,

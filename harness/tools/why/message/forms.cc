@@ -89,6 +89,9 @@ constexpr std::array kXlaProgramPatterns = {Pattern{Allowed, "Used ~ of {} "},
 constexpr std::array kGgmlAnchors = {Anchor{"allocating {} on device ~: cudaMalloc failed"},
                                      Anchor{"failed to allocate CUDA ~ buffer of size {}"},
                                      Anchor{"failed to allocate ROCm ~ buffer of size {}"},
+                                     Anchor{"failed to allocate SYCL ~ buffer of size {}"},
+                                     Anchor{"failed to allocate Vulkan ~ buffer of size {}"},
+                                     Anchor{"vulkan: Device memory allocation of size {} failed"},
                                      Anchor{"CUDA error: out of memory current device"},
                                      Anchor{"ROCm error: out of memory current device"},
                                      Anchor{"CUDA error 2 at ~ ggml-cuda ~: out of memory"}};
@@ -109,11 +112,12 @@ constexpr std::array kOrtAnchors = {
     Anchor{"Failed to allocate memory for requested buffer of size {}"}};
 constexpr std::array kOrtBefore = {Pattern{Free, "Available memory of {} is smaller than"}};
 
-constexpr std::array kCupyAnchors = {
-    Anchor{"Out of memory allocating {} (allocated so far"},
-    Anchor{"memory.OutOfMemoryError: Out of memory allocating {}"}};
-constexpr std::array kCupyPatterns = {Pattern{Reserved, "allocated so far: {}"},
-                                      Pattern{Allowed, "limit set to: {}"}};
+constexpr std::array kCupyAnchors = {Anchor{"Out of memory allocating {} (allocated so far"},
+                                     Anchor{"memory.OutOfMemoryError: Out of memory allocating {}"},
+                                     Anchor{"out of memory to allocate {} ( total"}};  // until 6
+constexpr std::array kCupyPatterns = {
+    Pattern{Reserved, "allocated so far: {}"}, Pattern{Allowed, "limit set to: {}"},
+    Pattern{Reserved, "to allocate ~ ( total {}"}, Pattern{Allowed, "limit set to {}"}};
 
 constexpr std::array kPaddleAnchors = {Anchor{"Cannot allocate {} memory on GPU"}};
 constexpr std::array kPaddlePatterns = {Pattern{Allocated, "{} memory has been allocated"},
@@ -127,14 +131,24 @@ constexpr std::array kVllmPatterns = {Pattern{Free, "the available KV cache memo
 constexpr std::array kVllmBefore = {Pattern{Total, "Free memory on device ~ / {} ) on startup"},
                                     Pattern{Free, "Free memory on device ~ ( {} /"}};
 
+// Its first engine.
+constexpr std::array kVllmTokenAnchors = {
+    Anchor{"max seq len ( {} ) is larger than the maximum number of tokens", TokensAsked}};
+constexpr std::array kVllmTokenPatterns = {
+    Pattern{TokensFree, "that can be stored in KV cache ( {} )"}};
+
 constexpr std::array kSglangAnchors = {
     Anchor{"Not enough memory. Please try to increase --mem-fraction-static"}};
 
-// TensorRT, Faiss and XGBoost.
+// TensorRT, Faiss, XGBoost and NCCL.
 constexpr std::array kDriverAnchors = {
     Anchor{"Requested amount of GPU memory ( {} ) could not be allocated"},
     Anchor{"OutOfMemory (Requested size was {}", Asked, true},
-    Anchor{"Failed to cudaMalloc {} on device"}, Anchor{"Requested memory: {}"}};
+    Anchor{"Failed to cudaMalloc {} on device"},
+    Anchor{"Requested memory: {}"},
+    Anchor{"Failed to CUDA calloc {}"},
+    Anchor{"Failed to CUDA calloc async {}"},
+    Anchor{"Failed to CUDA malloc {}"}};
 constexpr std::array kDriverBefore = {Pattern{Free, "Free memory: {} - Requested memory"}};
 
 constexpr std::array kVllmPoolAnchors = {Anchor{"out of memory at ~ cumem_allocator"}};
@@ -144,6 +158,7 @@ constexpr std::array kHostAnchors = {Anchor{"DefaultCPUAllocator: ~ you tried to
                                      Anchor{"Unable to allocate {} for an array with shape"},
                                      Anchor{"Not enough host memory available. Requesting {} but"},
                                      Anchor{"unable to mmap {} from file"},
+                                     Anchor{"failed to allocate CPU buffer of size {}"},
                                      Anchor{"is killed by signal: Killed"},
                                      Anchor{"Out of memory: Killed process"},
                                      Anchor{"Reason: OOMKilled"},
@@ -153,9 +168,10 @@ constexpr std::array kHostAnchors = {Anchor{"DefaultCPUAllocator: ~ you tried to
 constexpr std::array kKilledAnchors = {Anchor{"exit code 137"}, Anchor{"exited with code 137"},
                                        Anchor{"exitcode: -9"}};
 
-// ggml's and TensorFlow's.
+// ggml's, TensorFlow's and NCCL's.
 constexpr std::array kPinnedAnchors = {
-    Anchor{"failed to allocate {} of pinned memory"}, Anchor{"failed to alloc {} on host"},
+    Anchor{"Failed to CUDA host alloc {}"}, Anchor{"failed to allocate {} of pinned memory"},
+    Anchor{"failed to alloc {} on host"},
     Anchor{"could not allocate pinned host memory of size: {}", Asked, true}};
 // What the runtime answers to a size that it does not pin in one piece.
 constexpr std::array kPinnedArgumentAnchors = {Anchor{"CUDA error: invalid argument"},
@@ -177,10 +193,14 @@ constexpr std::array kNoFigureAnchors = {Anchor{"CUDA error: out of memory"},
                                          Anchor{"torch.OutOfMemoryError: Allocation on device"},
                                          Anchor{"Triton Error [CUDA]: out of memory"},
                                          Anchor{"CUDA runtime error in ~: out of memory"},
+                                         Anchor{"failed: out of memory"},
+                                         Anchor{"reason: out of memory"},
+                                         Anchor{"Error out of memory at line"},
+                                         Anchor{"RESOURCE_EXHAUSTED: Out of memory"},
                                          Anchor{"CUBLAS_STATUS_ALLOC_FAILED"}};
 
 constexpr FigureStyle kBareStyle{.bare_is_bytes = true};
-constexpr FigureStyle kXlaStyle{.bare_is_bytes = true, .has_letters = true};
+constexpr FigureStyle kXlaStyle{.has_letters = true};
 constexpr FigureStyle kFlooredStyle{.bare_is_bytes = true, .is_floored = true};
 
 constexpr std::array kForms = {
@@ -203,9 +223,10 @@ constexpr std::array kForms = {
     Form{Family::Ggml, "ggml (llama.cpp)", kGgmlAnchors, {}, kBareStyle, kGgmlBefore},
     Form{Family::Rmm, "RMM", kRmmAnchors, kRmmPatterns, kBareStyle},
     Form{Family::OnnxRuntime, "ONNX Runtime", kOrtAnchors, {}, kBareStyle, kOrtBefore},
-    Form{Family::CuPy, "CuPy", kCupyAnchors, kCupyPatterns, kBareStyle},
+    Form{Family::CuPy, "CuPy", kCupyAnchors, kCupyPatterns},
     Form{Family::Paddle, "Paddle", kPaddleAnchors, kPaddlePatterns},
     Form{Family::Vllm, "vLLM", kVllmAnchors, kVllmPatterns, {}, kVllmBefore},
+    Form{Family::Vllm, "vLLM", kVllmTokenAnchors, kVllmTokenPatterns, kBareStyle},
     Form{Family::Sglang, "SGLang", kSglangAnchors, {}},
     Form{Family::Driver,
          "a library that asks the driver",
@@ -248,6 +269,8 @@ constexpr std::array<QuantityWords, kQuantityCount> kWords = {{
     {"segment_limit", "segment's limit", "address space of one expandable segment"},
     {"segment_needed", "segment needed", "address space that the request needs"},
     {"exceeded", "over the limit", "by how much, as the message says"},
+    {"tokens_asked", "tokens asked", "the longest request that may come"},
+    {"tokens_free", "tokens held", "what the cache has room for"},
     {"retry_count", "retries", "times that the cache was given back before a request was served"},
     {"oom_count", "failures", "requests that failed"},
 }};

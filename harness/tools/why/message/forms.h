@@ -56,10 +56,15 @@ enum class Quantity : std::uint8_t {
   SegmentLimit,  // expandable_segments_reserve
   SegmentNeeded,
   Exceeded,
-  RetryCount,  // calls, no bytes
+  TokensAsked,  // by one request of a server; a count, no bytes, as all that follow
+  TokensFree,   // that its cache holds
+  RetryCount,   // calls
   OomCount,
 };
 inline constexpr std::size_t kQuantityCount = static_cast<std::size_t>(Quantity::OomCount) + 1;
+[[nodiscard]] constexpr bool is_count(Quantity quantity) {
+  return quantity >= Quantity::TokensAsked;
+}
 
 struct Pattern {
   Quantity quantity;

@@ -132,10 +132,13 @@ Verdict without_cache_figure(const Message& message) {
   }
   Verdict verdict = said(message, {Cause::MissingFigures, Help::Unknown, lack_bytes(asked, free)},
                          "{request} failed with {free} free: {must_go} are missing. The text does "
-                         "not say how much PyTorch holds unallocated; unless that is {must_go} or "
-                         "more, no setting of the allocator can help and {must_go} must go");
-  verdict.facts = {
-      "The rest of the message says it: \"... is reserved by PyTorch but unallocated\"."};
+                         "not say how much {who} holds unallocated; unless that is {must_go} or "
+                         "more, no setting of the allocator can help and {must_go} must go",
+                         {{"who", message.form->name}});
+  if (message.form->family == Family::PyTorch) {
+    verdict.facts = {
+        "The rest of the message says it: \"... is reserved by PyTorch but unallocated\"."};
+  }
   return verdict;
 }
 

@@ -136,6 +136,12 @@ Verdict without_request(const Message& message) {
                   "the weights leave nothing for the cache below SGLang's share of the card "
                   "(--mem-fraction-static): no setting of the allocator can help");
     default:
+      if (message.of(Quantity::TokensAsked) && message.of(Quantity::TokensFree)) {
+        return said(message, {Cause::TooBig, Help::No},
+                    "a request may have {tokens_asked} tokens, and the cache below vLLM's share of "
+                    "the card (gpu_memory_utilization) holds {tokens_free}: no setting of the "
+                    "allocator can help, max_model_len must be {tokens_free} at most");
+      }
       return said(message, {Cause::TooBig, Help::No},
                   "weights and activations leave nothing for the cache blocks below vLLM's share "
                   "of the card (gpu_memory_utilization): no setting of the allocator can help");
@@ -363,13 +369,6 @@ Verdict judge_without_figures(const Message& message) {
   if (message.is_pinning) return judge_pinning(message);
   if (message.form->family == Family::Host || message.form->family == Family::Killed)
     return judge_host(message);
-  if (message.is_absurd) {
-    return {.cause = Cause::TooBig,
-            .help = Help::No,
-            .answer =
-                "more than 1 EB was asked, which no card has: a size went wrong in the program (a "
-                "negative one, or one that overflowed), and no setting of the allocator can help"};
-  }
   if (message.form->family == Family::VllmPool) {
     return {
         .answer =

@@ -106,12 +106,12 @@ bool belongs_to(const Hit& hit, const Hit& before) {
 void set_figure(Message* message, Quantity quantity, const Figure& figure) {
   if (!figure.is_size) {
     message->no_sizes.push_back(fmt::format("{}: {}", words_of(quantity).label, figure.printed));
+    message->is_absurd |= quantity == Quantity::Asked;
     return;
   }
   if (message->of(quantity)) return;
   Figure kept = figure;
-  const bool is_count = quantity == Quantity::RetryCount || quantity == Quantity::OomCount;
-  if (!is_count && kept.printed.find(' ') == std::string::npos) kept.printed += " bytes";
+  if (!is_count(quantity) && kept.printed.find(' ') == std::string::npos) kept.printed += " bytes";
   message->set(quantity, kept);
 }
 
@@ -174,6 +174,7 @@ void take_words(Message* message, std::string_view text) {
                 : "gpu");
   if (message->form->family == Family::Summary)
     message->device_index = index_behind(text, "deviceid");
+  if (message->device_index.empty()) message->device_index = index_behind(text, "(npu");
   for (const std::string_view name :
        {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
     if (message->variable.empty() && has(plain_text(name).text)) message->variable = name;
@@ -182,7 +183,7 @@ void take_words(Message* message, std::string_view text) {
       has("expandable_segmentsisenabled") || has("exceedstheexpandable-segmentreserve");
   message->is_rejection = has("preemptivelyrejected") || has("per_process_memory_fractionlimit.");
   message->is_at_limit = has("maximumpoolsizeexceeded") || has("exceededmemorylimit");
-  message->is_absurd = has("triedtoallocatemorethan1eb");
+  message->is_absurd |= has("triedtoallocatemorethan1eb");
   message->needs_2_1 = has("totalcapacity;");
   message->is_no_failure = has("thisisnotafailure");
 }
@@ -237,6 +238,10 @@ Message message_of(const Hit& hit, const std::string& plain, std::size_t end) {
   if (message.form->family == Family::Bfc && !message.of(Quantity::Asked)) {
     if (const auto size_bytes = tensor_bytes(text))
       message.set(Quantity::Asked, exact_figure(*size_bytes));
+    // TensorFlow says the same of the host's memory.
+    if (text.find("byallocatorcpu") != std::string_view::npos ||
+        text.find("byallocatormklcpu") != std::string_view::npos)
+      message.form = &*std::ranges::find(all_forms(), Family::Host, &Form::family);
   }
   take_words(&message, text);
   const bool has_size = message.of(Quantity::Asked).has_value();

@@ -34,6 +34,7 @@ struct Row {
   std::string printed;
   std::string meaning;
   std::int64_t bytes = 0;
+  bool is_count = false;
 };
 
 std::vector<Row> rows_of(const Message& message) {
@@ -51,7 +52,7 @@ std::vector<Row> rows_of(const Message& message) {
     if (!figure) continue;
     rows.push_back({std::string(words.name), std::string(words.label),
                     figure->printed.empty() ? show(*figure) : figure->printed,
-                    std::string(words.meaning), figure->bytes});
+                    std::string(words.meaning), figure->bytes, is_count(quantity)});
   }
   return rows;
 }
@@ -111,10 +112,9 @@ nlohmann::ordered_json facts_json(const Answered& one) {
                                                       : nlohmann::ordered_json(one.remedy.setting);
   json["figures"] = nlohmann::ordered_json::array();
   for (const Row& row : rows_of(*one.message)) {
-    const bool is_count = row.name == "retry_count" || row.name == "oom_count";
     nlohmann::ordered_json figure = {
         {"name", row.name}, {"label", row.label}, {"printed", row.printed}};
-    figure[is_count ? "count" : "bytes"] = row.bytes;
+    figure[row.is_count ? "count" : "bytes"] = row.bytes;
     figure["meaning"] = row.meaning;
     json["figures"].push_back(figure);
   }

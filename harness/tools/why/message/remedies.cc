@@ -13,6 +13,10 @@ namespace {
 
 constexpr const char* kExpandable = "expandable_segments:True";
 
+bool is_other_device(const Message& message) {
+  return !message.device.empty() && message.device != "CUDA" && message.device != "HIP";
+}
+
 std::string variable_of(const Message& message) {
   if (!message.variable.empty()) return message.variable;
   return message.device == "HIP" ? "PYTORCH_HIP_ALLOC_CONF" : "PYTORCH_CUDA_ALLOC_CONF";
@@ -67,10 +71,17 @@ void ask_for_setting(std::string_view frameworks, Remedy* remedy) {
   remedy->record.push_back(fmt::format("allocmark advise job.sqlite --framework {}", frameworks));
 }
 
-void look_outside(Remedy* remedy) {
+void look_outside(const Message& message, Remedy* remedy) {
+  if (is_other_device(message) && message.device != "XPU") return;
   remedy->record_title = "To see what else holds the card, and its limits, while the job runs:";
-  remedy->record = {"nvidia-smi --query-gpu=memory.total,memory.used,memory.free --format=csv",
-                    "nvidia-smi --query-compute-apps=pid,used_memory --format=csv"};
+  if (message.device == "HIP") {
+    remedy->record = {"rocm-smi --showmeminfo vram --showpids"};
+  } else if (message.device == "XPU") {
+    remedy->record = {"xpu-smi stats -d " + message.device_index, "xpu-smi ps"};
+  } else {
+    remedy->record = {"nvidia-smi --query-gpu=memory.total,memory.used,memory.free --format=csv",
+                      "nvidia-smi --query-compute-apps=pid,used_memory --format=csv"};
+  }
 }
 
 // Expandable segments, where nothing in the text says that they cannot be had.
@@ -95,14 +106,13 @@ void against_fragmentation(const Message& message, Remedy* remedy) {
 
 Remedy for_caching(const Message& message, const Verdict& verdict) {
   Remedy remedy{.variable = variable_of(message)};
-  const bool is_other_device = message.device == "XPU" || message.device == "NPU";
-  if (verdict.cause == Cause::FragmentationPossible && is_other_device) {
+  if (verdict.cause == Cause::FragmentationPossible && is_other_device(message)) {
     remedy.changes.push_back(fmt::format(
         "Some builds for {} have expandable segments: their notes say. No line is given here.",
         message.device));
   }
   if (verdict.cause == Cause::FragmentationPossible && verdict.help == Help::Possible &&
-      !is_other_device && message.form->family == Family::PyTorch)
+      !is_other_device(message) && message.form->family == Family::PyTorch)
     against_fragmentation(message, &remedy);
   switch (verdict.cause) {
     case Cause::ProcessLimit:
@@ -132,7 +142,7 @@ Remedy for_caching(const Message& message, const Verdict& verdict) {
       break;
   }
   if (verdict.cause == Cause::OutsideLimit) {
-    look_outside(&remedy);
+    look_outside(message, &remedy);
   } else {
     record_snapshot(message, verdict, &remedy);
   }
@@ -142,7 +152,7 @@ Remedy for_caching(const Message& message, const Verdict& verdict) {
 Remedy for_driver_pool(const Message& message, const Verdict& verdict) {
   Remedy remedy{.variable = variable_of(message)};
   if (verdict.cause == Cause::OutsideLimit) {
-    look_outside(&remedy);
+    look_outside(message, &remedy);
     return remedy;
   }
   record_snapshot(message, verdict, &remedy);
@@ -231,7 +241,7 @@ Remedy for_others(const Message& message, const Verdict& verdict) {
   const auto* const change = std::ranges::find(kChanges, message.form->family, &Change::family);
   if (change != kChanges.end()) {
     remedy.changes.emplace_back(change->words);
-    if (change->looks_outside) look_outside(&remedy);
+    if (change->looks_outside) look_outside(message, &remedy);
     return remedy;
   }
   switch (message.form->family) {

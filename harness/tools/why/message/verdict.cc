@@ -53,6 +53,13 @@ std::vector<ProcessFigure> other_processes(const Message& message) {
 }
 
 Verdict judge(const Message& message) {
+  if (message.is_absurd) {
+    return {.cause = Cause::TooBig,
+            .help = Help::No,
+            .answer =
+                "more than 1 EB was asked, which no card has: a size went wrong in the program (a "
+                "negative one, or one that overflowed), and no setting of the allocator can help"};
+  }
   switch (message.form->family) {
     case Family::PyTorch:
     case Family::Paddle:

@@ -97,3 +97,8 @@ TEST_CASE("a comparison holds for every value that prints so, or it does not hol
   CHECK_FALSE(surely_at_least(read("1.00gib"), read("1024.00mib")));
   CHECK(surely_at_least(read("1.01gib"), read("1024.00mib")));
 }
+
+TEST_CASE("a number that dots cut off is no figure") {
+  CHECK_FALSE(figure_at("458549...", 0, {.bare_is_bytes = true}).has_value());
+  CHECK(figure_at("458549.", 0, {.bare_is_bytes = true})->figure.bytes == 458549);
+}

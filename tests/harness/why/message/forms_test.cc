@@ -193,6 +193,11 @@ const std::vector<Case>& cases() {
        {{Asked, "3,000,000,000 bytes"},
         {Reserved, "512,000,000 bytes"},
         {Allowed, "1,000,000,000 bytes"}}},
+      {"CuPy until 6",
+       Family::CuPy,
+       "cupy.cuda.memory.OutOfMemoryError: out of memory to allocate 3000000000 bytes (total "
+       "512000000 bytes, limit set to 1000000000 bytes)",
+       {{Asked, "3000000000 bytes"}, {Reserved, "512000000 bytes"}, {Allowed, "1000000000 bytes"}}},
       {"Paddle",
        Family::Paddle,
        "ResourceExhaustedError: Out of memory error on GPU 0. Cannot allocate 1.000000GB memory on "
@@ -209,6 +214,31 @@ const std::vector<Case>& cases() {
        "ValueError: To serve at least one request with the models's max seq len (32768), (4.00 GiB "
        "KV cache is needed, which is larger than the available KV cache memory (2.15 GiB).",
        {{Asked, "4.00 GiB"}, {Free, "2.15 GiB"}}},
+      {"vLLM's first engine",
+       Family::Vllm,
+       "ValueError: The model's max seq len (20480) is larger than the maximum number of tokens "
+       "that can be stored in KV cache (7216). Try increasing `gpu_memory_utilization`",
+       {{TokensAsked, "20480"}, {TokensFree, "7216"}}},
+      {"NCCL",
+       Family::Driver,
+       "node7:4711:4712 [3] include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'\n"
+       "node7:4711:4712 [3] include/alloc.h:185 NCCL WARN Failed to CUDA calloc async 7340032 "
+       "bytes",
+       {{Asked, "7340032 bytes"}}},
+      {"NCCL, pinned",
+       Family::Pinned,
+       "NCCL WARN Failed to CUDA host alloc 4923392 bytes",
+       {{Asked, "4923392 bytes"}}},
+      {"llama.cpp with Vulkan",
+       Family::Ggml,
+       "ggml_vulkan: Device memory allocation of size 1037832192 failed.\n"
+       "alloc_tensor_range: failed to allocate Vulkan0 buffer of size 1037832192",
+       {{Asked, "1037832192 bytes"}}},
+      {"TensorFlow on the host",
+       Family::Host,
+       "OOM when allocating tensor with shape[25000,25000] and type float on "
+       "/job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu [Op:Fill]",
+       {{Asked, ""}}},
       {"the host",
        Family::Host,
        "RuntimeError: [enforce fail at alloc_cpu.cpp:114] data. DefaultCPUAllocator: can't "
@@ -245,6 +275,13 @@ const std::vector<Case>& cases() {
        "8589934592",
        {{Asked, "8589934592 bytes"}}},
       {"without figures", Family::NoFigures, "RuntimeError: CUDA error: out of memory", {}},
+      {"Thrust", Family::NoFigures, "  what():  parallel_for failed: out of memory", {}},
+      {"dlib", Family::NoFigures, "gpu_data.cpp:218. code: 2, reason: out of memory", {}},
+      {"bitsandbytes", Family::NoFigures, "Error out of memory at line 380 in file ops.cu", {}},
+      {"JAX, cut inside the figure",
+       Family::NoFigures,
+       "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770",
+       {}},
   };
   return all;
 }
