@@ -114,6 +114,28 @@ constexpr auto kShapes = std::to_array<ModelShape>({
 
 }  // namespace
 
+std::string_view ModelShape::kind() const {
+  switch (family) {
+    case Gpt2:
+      return "gpt";
+    case Bert:
+      return "bert";
+    case Mixtral:
+      return is_latent() ? "deepseek" : "mixtral";
+    case Vit:
+      return "vit";
+    case Dit:
+      return "dit";
+    case T5:
+      return "t5";
+    case Llama:
+      break;
+  }
+  if (gemma) return "gemma";
+  if (joint_products) return "phi";
+  return has_qwen_parts() ? "qwen" : "llama";
+}
+
 std::span<const ModelShape> model_shapes() { return kShapes; }
 
 std::vector<std::string> model_names() {

@@ -67,6 +67,8 @@ struct ModelShape {
   std::uint64_t dense_count = 0;  // first blocks with one MLP instead of experts
   std::uint64_t dense_ffn = 0;    // inner width of that
 
+  // What keys are for (../trace/model_keys.cc): "gpt", "llama", "qwen", ...
+  [[nodiscard]] std::string_view kind() const;
   [[nodiscard]] bool is_latent() const { return key_rank > 0; }
   // Elements of a head that have positions.
   [[nodiscard]] std::uint64_t rotary_width() const {

@@ -44,6 +44,7 @@ void read_turning_part(Parameters& parameters, ModelShape* model) {
 
 ModelShape read_model_shape(Parameters& parameters) {
   ModelShape model = model_shapes()[parameters.variant_index("model", model_names(), true)];
+  parameters.set_model_kind(model.kind());
   const auto number = [&](const char* key, std::uint64_t preset, std::uint64_t highest) {
     return parameters.number(key, preset, {1, highest});
   };

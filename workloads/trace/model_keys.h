@@ -11,7 +11,7 @@ namespace allocmark {
 struct ModelKey {
   std::string_view generator;
   std::string_view keys;        // with a blank between
-  std::string_view models;      // the names that have them begin like one of these words
+  std::string_view models;      // their kinds (ModelShape::kind), likewise
   std::string_view wants = {};  // what else it needs of the workload
 };
 
@@ -22,10 +22,10 @@ struct ModelKey {
 // The row of a key that the generator knows, but not for every model; null where there is none.
 [[nodiscard]] const ModelKey* find_model_key(std::string_view generator, std::string_view key);
 
-// Whether the key is for that model.
-[[nodiscard]] bool is_for_model(const ModelKey& key, std::string_view model);
+// Whether the key is for models of that kind.
+[[nodiscard]] bool is_for_model(const ModelKey& key, std::string_view kind);
 
-// "gpt2, bert".
+// "gpt, bert".
 [[nodiscard]] std::string models_of(const ModelKey& key);
 
 }  // namespace allocmark

@@ -183,17 +183,20 @@ void Parameters::refuse_variant() const {
 }
 
 void Parameters::refuse_for_model(const std::string& key, const ModelKey& row) const {
-  const bool lacks_other = is_for_model(row, variant_) && !row.wants.empty();
-  if (is_for_model(row, variant_) && !lacks_other) return;
-  throw UsageError(
-      {.what = lacks_other ? fmt::format("unknown key '{}', which needs {}", key, row.wants)
-                           : fmt::format("unknown key '{}', which is not for this model", key),
-       .where = fmt::format("workload '{}'", text_),
-       .wanted = lacks_other ? "" : "a model that begins with one of: " + models_of(row),
-       .got = lacks_other ? "" : fmt::format("'{}'", variant_),
-       .next = lacks_other ? fmt::format("give both, as in {}:{},lora=16,{}={}", name_, variant_,
-                                         key, *given(key))
-                           : "leave the key out, or choose such a model"});
+  ErrorText text{.what = fmt::format("unknown key '{}', which ", key),
+                 .where = fmt::format("workload '{}'", text_)};
+  if (!is_for_model(row, model_kind_)) {
+    text.what += "is not for this model";
+    text.wanted = "a model of one of these kinds: " + models_of(row);
+    text.got = fmt::format("'{}', of kind {}", variant_, model_kind_);
+    text.next = "leave the key out, or choose such a model";
+    throw UsageError(std::move(text));
+  }
+  if (row.wants.empty()) return;
+  text.what += fmt::format("needs {}", row.wants);
+  text.next =
+      fmt::format("give both, as in {}:{},lora=16,{}={}", name_, variant_, key, *given(key));
+  throw UsageError(std::move(text));
 }
 
 void Parameters::finish() const {

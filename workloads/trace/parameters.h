@@ -54,6 +54,9 @@ class Parameters {
   [[nodiscard]] std::size_t variant_index(std::string_view what,
                                           const std::vector<std::string>& known, bool required);
 
+  // Which of the words of model_keys.cc the model is; set by the generators that have models.
+  void set_model_kind(std::string_view kind) { model_kind_ = kind; }
+
   // The keys that were read and not given, with the values that stand for them: "1024", "bf16".
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& presets() const {
     return presets_;
@@ -89,6 +92,7 @@ class Parameters {
   std::vector<std::pair<std::string, std::string>> values_;
   std::vector<std::string> asked_;  // keys that were read, given or not
   std::vector<std::pair<std::string, std::string>> presets_;
+  std::string model_kind_;  // empty for a generator without models
 };
 
 }  // namespace allocmark
