@@ -108,6 +108,7 @@ constexpr const char* kMainFooter =
     "  4  the machine is not ready, nothing was judged: try again later or elsewhere\n"
     "  5  a bug in allocmark\n"
     "  6  a file or folder cannot be found, read or written\n"
+    "  124  a limit on time ended the program, as 'timeout' does\n"
     "Running out of memory is a result, not an error.\n";
 
 // What an option's value is read as, and a note where that is not what was typed.

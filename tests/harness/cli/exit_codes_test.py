@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Every exit code that a command can give, by a command line that gives it. Usage: exit_codes_test.py PATH_OF_ALLOCMARK
+"""Exit codes that commands give, each by a command line that gives it. Usage: exit_codes_test.py PATH_OF_ALLOCMARK PLUGIN
 
-Code 5 is a bug of ours, so nothing here can ask for it, and 124 is what `timeout` gives.
+Code 5 is a bug of ours, so nothing here can ask for it, and 124 is what `timeout` gives. Every command of --help has a row for 2 and
+one in which it does its work. PLUGIN is right, and wrong as FAULTY_PLUGIN says.
 """
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -65,6 +67,8 @@ ROWS = [
     ("1", "check {W}/run.tar", ""),
     ("2", "check {W}/good.csv", ""),
     ("6", "check {W}/none.tar", ""),
+    ("0", "reproduce {W}/run.tar --trust", ""),
+    ("3", "reproduce {W}/run.tar", ""),
     ("2", "reproduce {W}/good.csv", ""),
     ("6", "reproduce {W}/none.tar", ""),
     ("0", QUALIFY, ""),
@@ -125,6 +129,33 @@ ROWS = [
     ("2", "parity gpt2_train_amp", ""),
     ("4?", "parity --live random --operations 1000", ""),
     ("6", "parity gpt2_train_amp {W}/none", ""),
+    ("0", "why 'CUDA out of memory. Tried to allocate 2.00 GiB'", ""),
+    ("2", "why {W}/good.csv", ""),
+    ("6", "why {W}/none", ""),
+    ("0", "estimate train:gpt2-124m,layers=1,batch=1,seq=64,steps=1", ""),
+    ("2", "estimate nothing", ""),
+    ("6", "estimate file:{W}/none.csv", ""),
+    ("0", "pinned 24MiB", ""),
+    ("2", "pinned 24", ""),
+    ("6", "pinned --workload file:{W}/none.csv", ""),
+    ("0", "bound {W}/good.csv", ""),
+    ("1", "bound {W}/good.csv --capacity 1B", ""),
+    ("2", "bound nothing", ""),
+    ("6", "bound {W}/good.csv --out {W}/none/x.csv", ""),
+    ("0", "export file:{W}/good.csv {W}/x.rmm.csv", ""),
+    ("2", "export file:{W}/good.csv {W}/x.rmm.csv", ""),
+    ("6", "export file:{W}/none.csv {W}/y.csv", ""),
+    ("0", "conformance {P} --rule contents", ""),
+    ("1", "conformance {P} --rule overlap", "FAULTY_PLUGIN=overlap"),
+    ("2", "conformance {P} --rule nothing", ""),
+    ("2", "conformance {W}/good.csv", ""),
+    ("6", "conformance {W}/none.so", ""),
+    ("0", "man", ""),
+    ("2", "man nothing", ""),
+    ("0", "completion bash", ""),
+    ("2", "completion nothing", ""),
+    ("0", "help run", ""),
+    ("2", "help nothing", ""),
 ]
 
 
@@ -137,9 +168,19 @@ def make_files(work):
     subprocess.run(["tar", "xzf", GOLDENS, "-C", work, "--strip-components=1"], check=True)
 
 
-def main(program):
+def commands_without_row(program):
+    """Commands of --help that no row asks for something wrong, or for their work."""
+    text = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
+    commands = set(re.findall(r"^  ([a-z]+)  ", text.split("\nCommands:\n", 1)[1].split("\n\n", 1)[0], re.M))
+    rows = {(words.split()[0], code[0]) for code, words, _ in ROWS}
+    return sorted(name for name in commands if (name, "2") not in rows or not {(name, "0"), (name, "1")} & rows)
+
+
+def main(program, plugin):
     has_gpu = subprocess.run([program, "list", "devices"], capture_output=True, text=True, check=True).stdout.count("cuda:0  does not work") == 0
-    failures, count = 0, 0
+    failures, count, without = 0, 0, commands_without_row(program)
+    for command in without:
+        print(f"allocmark {command}: add a row for exit code 2 and one for 0 or 1")
     with tempfile.TemporaryDirectory() as name:
         make_files(Path(name))
         for code, words, setting in ROWS:
@@ -151,7 +192,7 @@ def main(program):
                 environment[variable] = value
                 if variable == "MISBEHAVE":
                     environment["LD_PRELOAD"] = os.environ["MISBEHAVING_RUNTIME"]
-            command = shlex.split(words.replace("{W}", name))
+            command = shlex.split(words.replace("{W}", name).replace("{P}", plugin))
             got = subprocess.run([program, *command], capture_output=True, text=True, errors="replace", timeout=120, env=environment, check=False)
             allowed = {"0", "4"} if code == "4?" else {code[0]}  # with PyTorch's plugin the comparison runs
             count += 1
@@ -159,8 +200,8 @@ def main(program):
                 failures += 1
                 print(f"{setting} allocmark {words}\n    exit code {got.returncode}, wanted {code}\n    {(got.stderr or got.stdout)[-400:]}")
     print(f"{count - failures} of {count} exit codes are right")
-    return 1 if failures else 0
+    return 1 if failures or without else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))
