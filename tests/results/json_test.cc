@@ -12,12 +12,15 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 #include "tests/catch.h"
 #include "tests/support/sample.h"
 #include "tests/support/text_checks.h"
 
 using namespace allocmark;
+using nlohmann::json;
 
 namespace {
 
@@ -37,7 +40,42 @@ std::string cell_error(std::string_view line) {
   }
 }
 
+// Adds the paths of values that are as in a result in which nothing was set.
+void add_unset(const json& value, const json& unset, const std::string& path,
+               std::vector<std::string>& paths) {
+  if (!value.is_structured() || value.empty() || (value.is_array() && !value[0].is_object())) {
+    const bool is_kind = path.ends_with("/kind") || path.ends_with("/schema_version");
+    if (value.is_null() || (value == unset && !is_kind)) paths.push_back(path);
+    return;
+  }
+  const auto items = value.items();
+  for (const auto& [key, item] : items) {
+    const bool there = unset.is_array() ? !unset.empty() : unset.contains(key);
+    const json none;
+    add_unset(item,
+              !there             ? none
+              : unset.is_array() ? unset[0]
+                                 : unset[key],
+              path + "/" + key, paths);
+  }
+}
+
 }  // namespace
+
+TEST_CASE("every field of the sample is set, so that one that is lost on its way shows") {
+  CellResult unset;
+  unset.oom_first = OomEvent{};
+  unset.growth = MemoryGrowth{};
+  unset.requests = RequestLatency{};
+  unset.passes = {PassSummary{}};
+  unset.size_classes = {SizeClassLatency{}};
+  std::vector<std::string> paths;
+  add_unset(json::parse(to_json_line(sample::cell())), json::parse(to_json_line(unset)), "cell",
+            paths);
+  add_unset(json::parse(to_json_line(sample::environment())),
+            json::parse(to_json_line(Environment{})), "environment", paths);
+  CHECK(paths == std::vector<std::string>{});
+}
 
 TEST_CASE("histograms are read in the quick way and by the parser alike") {
   CellResult cell = sample::cell();
@@ -80,7 +118,8 @@ TEST_CASE("a cell read back from its line is written as the same line") {
   CHECK(read.status == CellStatus::OomStopped);
   CHECK(read.capacity_bytes == 9007199254740993u);
   CHECK(read.oom_first->stream == 4294967295u);
-  CHECK(read.oom_cause_counts == std::vector<std::uint64_t>{1, 0, 0, 2, 0, 0, 0, 0, 0, 0});
+  CHECK(read.oom_cause_counts ==
+        std::vector<std::uint64_t>{21, 22, 23, 24, 25, 26, 27, 28, 29, 30});
   CHECK(read.deallocate.driver.p999_ns == 1800);
   CHECK(read.counters[1] == std::pair<std::string, std::int64_t>{"drift", -4});
   CHECK(read.size_classes[0].allocate.total.p99_ns == 900);
@@ -142,10 +181,12 @@ TEST_CASE("hostile names stay on one line and come back unchanged, bad UTF-8 is 
 
 TEST_CASE("a cell id is stable across versions and differs where any field of the key differs") {
   CHECK(CellKey{}.id() == "453d36330800ac71");
-  CHECK(sample::key().id() == "2bf54ba4e79c4cbb");
+  CHECK(sample::key().id() == "7db1804f80853877");
+  CHECK(sample::key().id_by_name() == "2bf54ba4e79c4cbb");
   std::set<std::string> ids{sample::key().id()};
   for (std::string CellKey::*field : {&CellKey::workload, &CellKey::allocator, &CellKey::conf,
-                                      &CellKey::device, &CellKey::capacity, &CellKey::on_oom}) {
+                                      &CellKey::device, &CellKey::capacity, &CellKey::on_oom,
+                                      &CellKey::workload_definition, &CellKey::workload_files}) {
     CellKey changed = sample::key();
     changed.*field += "x";
     ids.insert(changed.id());
@@ -161,7 +202,7 @@ TEST_CASE("a cell id is stable across versions and differs where any field of th
   ids.insert(split.id());
   split.workload = "ab", split.allocator = "";
   ids.insert(split.id());
-  CHECK(ids.size() == 11);
+  CHECK(ids.size() == 13);
 }
 
 TEST_CASE("every cut of a line is an error that names the file and line") {

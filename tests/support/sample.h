@@ -33,7 +33,10 @@ inline CellKey key() {
           .device = "sim:h200",
           .capacity = "1.05x",
           .seed = 18446744073709551615u,
-          .on_oom = "stop"};
+          .on_oom = "stop",
+          .workload_definition = "train:gpt2-124m,batch=8,seq=1024",
+          .workload_files = "0123456789abcdef",
+          .conf_definition = "library:a.so,as:mine"};
 }
 
 inline PassSummary pass() {
@@ -55,6 +58,7 @@ inline PassSummary pass() {
           .allocator_undisturbed_ns_per_step = 121.5,
           .allocator_undisturbed_ns = 2430.5,
           .allocator_scaled_ns = 2610.5,
+          .step_ns_mean = 1.125e6,
           .begin_s = 0.75,
           .host_reference_ns = 301.5,
           .thread_cpu_ns = 5.5e6};
@@ -76,6 +80,33 @@ inline void fill_latencies(CellResult& cell) {
                  .deallocate_p99 = {.low_ns = 1200, .high_ns = 1850, .between_share = 0.23}};
 }
 
+inline void fill_oom(CellResult& cell) {
+  cell.failed_before_count = 9, cell.failed_again_count = 8;
+  cell.oom_cause_counts = {21, 22, 23, 24, 25, 26, 27, 28, 29, 30};
+  cell.oom_first = OomEvent{.event_index = 12,
+                            .id = 9,
+                            .size_bytes = 1048576,
+                            .stream = 4294967295u,
+                            .cause = OomCause::Fragmentation,
+                            .free_largest_bytes = 524288,
+                            .free_bytes = 600000,
+                            .live_bytes = 700000,
+                            .device_left_bytes = 800000,
+                            .limit_bytes = 900000,
+                            .free_by_stream = {{"stream0", 250000}, {"stream1", 350000}},
+                            .free_other_processes_bytes = 100000};
+}
+
+inline void fill_program(CellResult& cell) {
+  cell.step_ns_p50 = 1e6;
+  cell.program_ns = 5.5e6;
+  cell.program_ideal_ns = 5.25e6;
+  cell.kernel_ns_total = 5000000;
+  cell.assumed_kernel_ns = 20000, cell.idle_oom_count = 31;
+  cell.host_ns_total = 6000000;
+  cell.step_ns_mean = 1.5e6, cell.step_ideal_ns_mean = 1.25e6;
+}
+
 inline CellResult cell() {
   CellResult cell;
   cell.key = key();
@@ -87,20 +118,17 @@ inline CellResult cell() {
   cell.placement_hash = "00000000000000bb";
   cell.event_count = 100, cell.allocate_count = 60, cell.deallocate_count = 40;
   cell.oom_count = 3, cell.skipped_free_count = 2, cell.trial_count = 7, cell.trial_oom_count = 5;
-  cell.oom_cause_counts = {1, 0, 0, 2, 0};
-  cell.oom_first = OomEvent{.event_index = 12,
-                            .id = 9,
-                            .size_bytes = 1048576,
-                            .stream = 4294967295u,
-                            .cause = OomCause::Fragmentation,
-                            .free_largest_bytes = 524288,
-                            .free_bytes = 600000};
+  fill_oom(cell);
   cell.capacity_bytes = 9007199254740993u;  // not representable as a double
   cell.requested_bytes_peak = 1000;
   cell.rounded_bytes_peak = 1012, cell.packed_bytes = 1018;
   cell.allocated_bytes_peak = 1024, cell.active_bytes_peak = 1536, cell.reserved_bytes_peak = 2048;
   cell.allocated_bytes_at_reserved_peak = 1020, cell.requested_bytes_at_reserved_peak = 990;
   cell.reserved_bytes_at_requested_peak = 2000;
+  cell.growth = MemoryGrowth{.bytes_per_step = 512.5,
+                             .bytes_per_step_low = 256.5,
+                             .bytes_per_step_high = 768.5,
+                             .step_count = 14};
   cell.device_bytes_peak = 4096;
   cell.device_allocate_count = 11, cell.device_free_count = 10;
   cell.retry_count = 1, cell.synchronize_all_count = 13;
@@ -108,7 +136,7 @@ inline CellResult cell() {
   cell.pass_count = 6;
   fill_latencies(cell);
   cell.size_classes = {
-      {.size_class = "<=512B", .allocate = operation(100, 300), .deallocate = operation(0, 0)}};
+      {.size_class = "<=512B", .allocate = operation(100, 300), .deallocate = operation(60, 200)}};
   cell.passes = {pass()};
   cell.requests = RequestLatency{.latency = latency(50, 1e6),
                                  .first_token = latency(51, 2e5),
@@ -119,10 +147,7 @@ inline CellResult cell() {
   cell.allocator_scaled_ns_per_step = 133456.5;
   cell.allocator_undisturbed_ns_per_step = 121456.5;
   cell.modelled_driver_ns_total = 77.25;
-  cell.step_ns_p50 = 1e6;
-  cell.program_ns = 5.5e6;
-  cell.program_ideal_ns = 5.25e6;
-  cell.kernel_ns_total = 5000000;
+  fill_program(cell);
   cell.harness_overhead_ns_p50 = 18.5;
   cell.wall_s = 0.03;
   cell.driver_calls = {{"cudaFree", 10}, {"cudaMalloc", 11}};
@@ -154,8 +179,8 @@ inline Environment environment() {
           .cpu_count = 2,
           .memory_bytes = 8589934592,
           .device = "sim:h200",
-          .gpu_name = "",
-          .gpu_uuid_hash = "",
+          .gpu_name = "NVIDIA H200",
+          .gpu_uuid_hash = "00000000000000ee",
           .driver_version = "13.0",
           .runtime_version = "13.0",
           .profile_name = "h200",
