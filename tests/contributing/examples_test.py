@@ -15,6 +15,10 @@ import subprocess
 import sys
 import unittest
 from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "check"))
+import rooms
 
 HERE = Path(__file__).resolve().parent
 SOURCE, BUILD = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
@@ -178,6 +182,12 @@ class Examples(unittest.TestCase):
                 self.assertEqual(set(re.findall(r"`([^`]+)`", row.group(3))), files)
                 self.assertEqual(int(row.group(1)), len(files))
                 self.assertEqual(int(row.group(2)), len(touched - files))
+
+    def test_the_readmes_name_the_new_files(self):
+        for example, touched in self.touched.items():
+            of_code = [name for name in sorted(touched) if name.endswith((".h", ".cc", ".py"))]
+            with self.subTest(example), mock.patch.object(rooms, "sources", lambda *_, names=of_code: names):
+                self.assertEqual(list(rooms.check_named(COPY)), [])
 
     def test_list_shows_the_backend_and_the_workload(self):
         self.assertRegex(run(self.program, "list", "allocators"), r"(?m)^  rounded +cudaMalloc of whole MiB")
