@@ -109,7 +109,7 @@ struct OperationLatency {
 };
 
 struct SizeClassLatency {
-  std::string size_class;  // "<=512B", ..., from harness/recorder
+  std::string size_class;  // "<=512B", ..., by harness/core/measure/size_class.h
   OperationLatency allocate, deallocate;
 };
 

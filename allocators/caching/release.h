@@ -1,6 +1,7 @@
 // What differs between PyTorch's releases, as a table: a row per release, a column per rule. The
-// allocator asks its row, and there is no other place that knows a release. Patch releases do not
-// differ in any of this.
+// allocator asks its row. Elsewhere: config_keys.cc knows since when each key is there, and
+// ../host_caching/host_rules.cc the cache of pinned memory; random programs of harness/tools/parity
+// ask only a release for what it has. Patch releases do not differ in any of this.
 #pragma once
 
 #include <cstdint>
@@ -86,7 +87,7 @@ struct Rules {
 inline constexpr int kNewestMinor = 15;
 [[nodiscard]] const Rules& newest_rules();
 
-// The release that goldens and snapshots in this repository were recorded with.
+// The release of recordings that do not name theirs. Goldens of other releases name them.
 inline constexpr int kRecordedMinor = 11;
 [[nodiscard]] const Rules& recorded_rules();
 

@@ -35,7 +35,7 @@ junit() { sed -n "s/.*<testsuite .* $2=\"\([0-9]*\)\".*/\1/p" "$work/$1/junit.xm
 
 cells=(-- --workload gpt2_train_ckpt bert_varlen_infer --capacity unlimited 1.05x)
 sed 's/"effect_min": [0-9.]*/"effect_min": 2/' "$(dirname "$gate")/policy.json" >"$work/coarse.json"
-grep -q '"effect_min": 2,' "$work/coarse.json" || { echo "FAILED: the policy has another floor" >&2 && exit 1; }
+grep -qE '"effect_min": 2[,}[:space:]]*$' "$work/coarse.json" || { echo "FAILED: the policy has another floor" >&2 && exit 1; }
 timed=(--rounds 4 --policy "$work/coarse.json") exact=(--rounds 2 --policy "$work/coarse.json")
 
 gated same 0 '^passed' "${timed[@]}" "$example" "$example" "${cells[@]}"
