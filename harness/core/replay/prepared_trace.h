@@ -55,6 +55,8 @@ class PreparedTrace {
   [[nodiscard]] const std::vector<TraceJob>& jobs() const { return header_.jobs; }
   // What the job says of itself; final, as the source was read.
   [[nodiscard]] const TraceHeader& header() const { return header_; }
+  // Of marks; not of a trace that was handed over.
+  [[nodiscard]] const std::vector<std::string>& labels() const { return source_->labels(); }
   [[nodiscard]] std::uint64_t hash() const { return hash_; }
   [[nodiscard]] bool is_kept() const { return is_kept_; }
   // The first steps of the trace, up to count_max: what the null backend is measured with.

@@ -45,7 +45,7 @@ JobRelease snapshot_release(const std::string& path) {
       .rules = &found, .possible = releases_placing_as(found), .basis = "", .is_known = true};
   std::vector<std::string> names;
   for (const caching::Rules* one : release.possible) names.push_back(one->name());
-  release.basis = fmt::format("by where blocks lie it is one of {}", fmt::join(names, ", "));
+  release.basis = fmt::format("one of {} by where blocks lie", fmt::join(names, ", "));
   if (names.size() == 1) release.basis = "by where blocks lie";
   return release;
 }

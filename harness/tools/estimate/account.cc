@@ -92,7 +92,6 @@ void MemoryAccount::enter(std::size_t phase) {
 
 void MemoryAccount::add(const Event& event) {
   if (event.kind == EventKind::Alloc) {
-    if (event.tensor == TensorKind::Failed) return;
     const Block block{.size_bytes = event.size_bytes, .use = use_of(event)};
     blocks_[event.id] = block;
     if (block.use == MemoryUse::Weights) ++weights_[block.size_bytes];

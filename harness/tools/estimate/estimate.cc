@@ -28,33 +28,30 @@
 namespace allocmark {
 namespace {
 
-// Reads the events once, for what is live; the labels of all marks.
-std::vector<std::string> read_account(const EstimateSpec& spec, EventSource* events,
-                                      JobEstimate* estimate) {
+// Reads the events once more, for what is live. What failed and was done without does not count.
+void read_account(const EstimateSpec& spec, PreparedTrace* trace, JobEstimate* estimate) {
   MemoryAccount account(spec.logits);
   PhaseNames names(spec.marks_forward);
   std::size_t phase = 0;
-  while (true) {
-    const std::span<const Event> batch = events->next();
-    if (batch.empty()) break;
-    for (const Event& event : batch) {
+  trace->for_each_batch([&](const TraceBatch& batch) {
+    for (std::size_t at = 0; at < batch.events.size(); ++at) {
+      const Event& event = batch.events[at];
+      if (batch.steps[at].failed_before()) continue;
       account.add(event);
       if (event.kind == EventKind::Alloc) ++estimate->request_count;
       if (event.kind != EventKind::Mark) continue;
-      const std::string& label = events->labels()[event.id];
+      const std::string& label = trace->labels()[event.id];
       if (mark_class_of(label) == MarkClass::ManagedMemory) {
         estimate->managed_bytes += event.size_bytes;
       }
       phase = names.after(label, phase);
       account.enter(phase);
     }
-  }
-  std::vector<std::string> labels = events->labels();
-  events->rewind();
+    return true;
+  });
   estimate->live_bytes = account.peak_bytes();
   estimate->peak_phase = account.peak_phase();
   estimate->phases = account.phases(names.names());
-  return labels;
 }
 
 class Estimator {
@@ -70,8 +67,8 @@ class Estimator {
     }
     check_serves_device(entry_, "estimate");
     estimate_.notes = std::move(job.notes);
-    labels_ = read_account(spec, job.events.get(), &estimate_);
     trace_.emplace(std::move(job.events));
+    read_account(spec, &*trace_, &estimate_);
     estimate_.pytorch = trace_->header().pytorch;
   }
 
@@ -86,6 +83,7 @@ class Estimator {
   };
 
   void estimate_setting(SettingEstimate* setting);
+  [[nodiscard]] std::unique_ptr<Backend> make_backend(const std::string& conf) const;
   [[nodiscard]] Pass run_pass(const std::string& conf);
   // What the device was used at most since the last call, beyond `before_bytes`.
   [[nodiscard]] std::uint64_t take_extreme(std::uint64_t before_bytes) const;
@@ -93,7 +91,6 @@ class Estimator {
   const EstimateSpec& spec_;
   const BackendEntry& entry_;
   SimcuApi simcu_;
-  std::vector<std::string> labels_;
   std::optional<PreparedTrace> trace_;
   std::optional<StreamSet> streams_;
   std::unique_ptr<DeviceWork> work_;
@@ -147,14 +144,16 @@ std::uint64_t Estimator::take_extreme(std::uint64_t before_bytes) const {
   return used_bytes_max - std::min(used_bytes_max, before_bytes);
 }
 
+std::unique_ptr<Backend> Estimator::make_backend(const std::string& conf) const {
+  if (trace_->jobs().empty()) return entry_.make({.conf = conf});
+  return std::make_unique<ProcessBackends>(entry_, BackendOptions{.conf = conf}, trace_->jobs(),
+                                           streams_->all());
+}
+
 Estimator::Pass Estimator::run_pass(const std::string& conf) {
   const std::uint64_t before_bytes = simcu_.used_bytes();
   (void)take_extreme(before_bytes);
-  std::unique_ptr<Backend> backend =
-      trace_->jobs().empty()
-          ? entry_.make({.conf = conf})
-          : std::make_unique<ProcessBackends>(entry_, BackendOptions{.conf = conf}, trace_->jobs(),
-                                              streams_->all());
+  const std::unique_ptr<Backend> backend = make_backend(conf);
   Replayer replayer(
       {.backend = backend.get(),
        .processes = dynamic_cast<ProcessBackends*>(backend.get()),
@@ -181,6 +180,11 @@ Estimator::Pass Estimator::run_pass(const std::string& conf) {
     };
     for (std::size_t at = 0; at < batch.steps.size() && !replayer.counts().stopped; ++at) {
       const ReplayStep& step = batch.steps[at];
+      if (step.failed_before()) {
+        run_to(at);
+        ++begin;
+        continue;
+      }
       captures.count(step);
       if (captures.begins_at(step)) {
         run_to(at);
@@ -189,7 +193,7 @@ Estimator::Pass Estimator::run_pass(const std::string& conf) {
         run_to(at + 1);
         captures.end(simcu_.used_bytes());
       } else if (step.kind == EventKind::Mark) {
-        const std::size_t next = names.after(labels_[step.slot], phase);
+        const std::size_t next = names.after(trace_->labels()[step.slot], phase);
         if (next == phase) continue;
         run_to(at + 1);
         end_phase();

@@ -123,7 +123,7 @@ class Advise(unittest.TestCase):
 
     def test_a_snapshot_of_unclear_release_gets_only_what_all_of_them_know(self):
         found = advice(SNAPSHOT, "--search-only")
-        self.assertEqual(found["release"], {"name": "2.11", "basis": "by where blocks lie it is one of 2.9, 2.10, 2.11"})
+        self.assertEqual(found["release"], {"name": "2.11", "basis": "one of 2.9, 2.10, 2.11 by where blocks lie"})
         self.assertFalse([one["conf"] for one in found["settings"] if "large_segment" in one["conf"]])
 
     def test_without_leaves_a_key_out(self):

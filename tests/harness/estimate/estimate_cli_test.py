@@ -194,6 +194,18 @@ class Estimate(unittest.TestCase):
         path = self.write("managed.csv", "op,id,size,stream\nalloc,1,1024,0\nmark,managed_memory,4096,0\nmark,managed_memory,512,0\n")
         self.assertEqual(estimate(path, "-c", "unset")["managed_bytes"], 4608)
 
+    def test_a_request_that_failed_counts_where_the_job_ended_with_it(self):
+        # Another program's log goes on without it; a trace that ends with it needs it, as 'fit' and 'run' say.
+        log = ("Thread,Time,Action,Pointer,Size,Stream\n1,10:00:00.1,allocate,0x7f00000000,1073741824,0\n"
+               "1,10:00:00.2,allocate failure,(nil),107374182400,0\n1,10:00:00.3,allocate,0x7f80000000,1073741824,0\n")
+        ended = "op,id,size,stream,tensor\nalloc,1,1073741824,0,\nalloc,2,2147483648,0,failed\nfree,2,0,0,\n"
+        for name, text, live_gib in (("failed.rmm.csv", log, 2), ("ended.csv", ended, 3)):
+            path = self.write(name, text)
+            found = estimate(path, "-c", "unset")
+            self.assertEqual(found["live_bytes"], live_gib * GIB)
+            self.assertEqual(found["settings"][0]["reserved_bytes"], live_gib * GIB)
+            self.assertIn(f"({live_gib}.00 GiB live at its peak)", call("fit", path, "-c", "unset"))
+
     def test_a_real_card_is_refused(self):
         self.assertIn("simulated", call("estimate", "gpt2_train_amp", "-d", "cuda:0", code=2))
 
