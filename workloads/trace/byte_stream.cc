@@ -25,13 +25,14 @@ constexpr int kZstdLevel = 3;
 constexpr int kZstdWindowLogMax = 26;     // 64 MiB, which is what a reader may be made to hold
 constexpr int kGzipWindowBits = 15 + 16;  // zlib's way of asking for the gzip format
 
+// Of a file to write.
 Packing packing_of(const std::string& path) {
   if (path.ends_with(".gz")) return Packing::Gzip;
   if (path.ends_with(".zst")) return Packing::Zstd;
   return Packing::Plain;
 }
 
-// Of data without a name.
+// Of data to read: browsers and copies change names.
 Packing packing_of_bytes(std::string_view bytes) {
   if (bytes.starts_with("\x1f\x8b")) return Packing::Gzip;
   if (bytes.starts_with("\x28\xb5\x2f\xfd")) return Packing::Zstd;
@@ -148,17 +149,14 @@ std::size_t ByteReader::State::read_zstd(std::span<char> into) {
 
 ByteReader::ByteReader(const std::string& path, const InputKind& kind)
     : state_(std::make_unique<State>(path, kind)) {
-  state_->packing = packing_of(path);
-  if (state_->file.is_pipe() && state_->packing == Packing::Plain) {
-    std::array<char, 4> first{};
-    std::size_t count = 0;
-    while (count < first.size()) {
-      const std::size_t more = state_->file.read(std::span(first).subspan(count));
-      if (more == 0) break;
-      count += more;
-    }
-    state_->packing = packing_of_bytes({first.data(), count});
+  std::array<char, 4> first{};
+  std::size_t count = 0;
+  while (count < first.size()) {
+    const std::size_t more = state_->file.read(std::span(first).subspan(count));
+    if (more == 0) break;
+    count += more;
   }
+  state_->packing = packing_of_bytes({first.data(), count});
   if (state_->packing != Packing::Plain) state_->packed.resize(kChunkBytes);
   if (state_->packing == Packing::Gzip) inflateInit2(&state_->gzip, kGzipWindowBits);
   if (state_->packing == Packing::Zstd) {

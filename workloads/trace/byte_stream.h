@@ -1,6 +1,5 @@
-// Bytes of a file in order, packed or unpacked by the file's suffix (.gz: gzip, .zst: zstd, else
-// plain), in constant memory both ways. What comes through a pipe has no suffix: its first bytes
-// say how it is packed.
+// Bytes of a file in order, in constant memory both ways. Its first bytes say how a file is packed;
+// what is written is packed by the file's suffix (.gz: gzip, .zst: zstd, else plain).
 #pragma once
 
 #include <cstddef>

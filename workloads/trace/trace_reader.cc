@@ -184,14 +184,9 @@ void FileSource::read_head() {
   } else if (line && *line == kTraceColumnsTagged) {
     column_count_ = 5;
   } else {
-    const bool packed =
-        line && (line->starts_with("\x1f\x8b") || line->starts_with("\x28\xb5\x2f\xfd"));
     fail({.what = line ? "wrong header line" : "no header line",
           .wanted = fmt::format("'{}', optionally with ',tensor'", kTraceColumns),
-          .got = !line    ? "the end of the file"
-                 : packed ? "packed data"
-                          : fmt::format("'{}'", line->substr(0, 60)),
-          .next = packed ? "Give a gzip file the suffix .gz and a zstd file the suffix .zst" : ""});
+          .got = line ? fmt::format("'{}'", line->substr(0, 60)) : "the end of the file"});
   }
 }
 

@@ -233,7 +233,9 @@ std::uint64_t live_peak(const DeviceHistory& history) {
     const SnapshotEntry& entry = history[i];
     peak_bytes = std::max(peak_bytes, live_bytes);
     if (entry.action == SnapshotAction::Alloc) live_bytes += entry.size_bytes;
-    if (entry.action == SnapshotAction::FreeRequested) live_bytes -= entry.size_bytes;
+    // A history that does not hold together may give back more than it had.
+    if (entry.action == SnapshotAction::FreeRequested)
+      live_bytes -= std::min(live_bytes, entry.size_bytes);
     if (entry.action == SnapshotAction::Oom)
       peak_bytes = std::max(peak_bytes, live_bytes + entry.size_bytes);
   }

@@ -40,6 +40,17 @@ constexpr const char* kStandardInput = "/dev/stdin";
 
 [[noreturn]] void refuse_text(const std::string& name, bool is_file,
                               const message::FoundMessages& found) {
+  if (is_file && found.head.starts_with('{') && found.size_bytes > 0) {
+    throw UsageError(
+        {.what = "a file of JSON is no memory snapshot, and has no out-of-memory message",
+         .where = name,
+         .wanted = "the pickle that torch.cuda.memory._dump_snapshot() writes",
+         .got = "JSON",
+         .next = fmt::format("a snapshot in JSON becomes one by: python3 -c \"import json, pickle; "
+                             "pickle.dump(json.load(open('{0}')), "
+                             "open('{0}.pickle', 'wb'))\"",
+                             name)});
+  }
   throw UsageError(
       {.what = "neither a memory snapshot of PyTorch nor a text with an out-of-memory message",
        .where = name,

@@ -62,6 +62,14 @@ class Why(unittest.TestCase):
             self.assertEqual(os.listdir(folder), [])
             self.assertEqual(answer(os.path.join(folder, "is_not_there")), self.why)
 
+    def test_a_history_that_gives_back_more_than_it_had_needs_no_exbibytes(self):
+        snapshot = pickle.loads(gzip.decompress(Path(SNAPSHOT).read_bytes()))
+        snapshot["device_traces"][0].reverse()
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "reversed.pickle"
+            path.write_bytes(pickle.dumps(snapshot, protocol=4))
+            self.assertNotIn("EiB", call("why", str(path)))
+
     def test_the_order_is_failures_then_room_then_cost(self):
         limit = 0.95 * self.why["capacity_bytes"]
         keys = [(one["failed_count"], one["reserved_bytes_peak"] > limit) for one in self.why["settings"]]

@@ -159,6 +159,7 @@ constexpr std::array kHostAnchors = {Anchor{"DefaultCPUAllocator: ~ you tried to
                                      Anchor{"Not enough host memory available. Requesting {} but"},
                                      Anchor{"unable to mmap {} from file"},
                                      Anchor{"failed to allocate CPU buffer of size {}"},
+                                     Anchor{"requires more system memory ( {} ) than is available"},
                                      Anchor{"is killed by signal: Killed"},
                                      Anchor{"Out of memory: Killed process"},
                                      Anchor{"Reason: OOMKilled"},
@@ -197,7 +198,11 @@ constexpr std::array kNoFigureAnchors = {Anchor{"CUDA error: out of memory"},
                                          Anchor{"reason: out of memory"},
                                          Anchor{"Error out of memory at line"},
                                          Anchor{"RESOURCE_EXHAUSTED: Out of memory"},
-                                         Anchor{"CUBLAS_STATUS_ALLOC_FAILED"}};
+                                         Anchor{"Not enough memory to handle ~ prefill tokens"},
+                                         Anchor{"OUT_OF_DEVICE_MEMORY"},
+                                         Anchor{"ErrorOutOfDeviceMemory"},
+                                         Anchor{"HSA_STATUS_ERROR_OUT_OF_RESOURCES"},
+                                         Anchor{"_ALLOC_FAILED"}};  // of cuBLAS, cuDNN and others
 
 constexpr FigureStyle kBareStyle{.bare_is_bytes = true};
 constexpr FigureStyle kXlaStyle{.has_letters = true};

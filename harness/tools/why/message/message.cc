@@ -368,6 +368,13 @@ FoundMessages read_messages(const std::string& path) {
     reader.add(letters);
   }
   FoundMessages found = reader.finish();
+  if (found.messages.empty() && !bytes.damage().empty()) {
+    throw UsageError({.what = "the text cannot be read to its end",
+                      .where = path,
+                      .wanted = "complete packed data",
+                      .got = bytes.damage(),
+                      .next = "copy or download the file again"});
+  }
   found.head = std::move(head);
   return found;
 }

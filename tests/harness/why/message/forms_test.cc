@@ -245,6 +245,10 @@ const std::vector<Case>& cases() {
        "allocate "
        "memory: you tried to allocate 68719476736 bytes. Error code 12",
        {{Asked, "68719476736 bytes"}}},
+      {"Ollama",
+       Family::Host,
+       "Error: model requires more system memory (8.4 GiB) than is available (6.1 GiB)",
+       {{Asked, "8.4 GiB"}}},
       {"SGLang's cache on the host",
        Family::Host,
        "ValueError: Not enough host memory available. Requesting 20.40 GB but only have 15.00 GB "
@@ -278,6 +282,11 @@ const std::vector<Case>& cases() {
       {"Thrust", Family::NoFigures, "  what():  parallel_for failed: out of memory", {}},
       {"dlib", Family::NoFigures, "gpu_data.cpp:218. code: 2, reason: out of memory", {}},
       {"bitsandbytes", Family::NoFigures, "Error out of memory at line 380 in file ops.cu", {}},
+      {"cuDNN", Family::NoFigures, "RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", {}},
+      {"SYCL", Family::NoFigures, "level_zero: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)", {}},
+      {"ROCm's runtime", Family::NoFigures, "HSA_STATUS_ERROR_OUT_OF_RESOURCES: failed", {}},
+      {"Vulkan's own", Family::NoFigures, "vk::Device::allocateMemory: ErrorOutOfDeviceMemory", {}},
+      {"TGI", Family::NoFigures, "Not enough memory to handle 4096 prefill tokens. You need", {}},
       {"JAX, cut inside the figure",
        Family::NoFigures,
        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770",

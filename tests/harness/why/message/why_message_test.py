@@ -137,6 +137,14 @@ class Inputs(Base):
         self.assertIn("a snapshot cannot be read from standard input",
                       self.why("-", code=2, text=gzip.decompress(Path(SNAPSHOT).read_bytes())))
 
+    def test_a_file_that_cannot_be_read_to_its_end_or_is_json_says_so(self):
+        packed = gzip.compress(Path(SNAPSHOT).read_bytes() + CACHED.encode())
+        (self.folder / "cut.log").write_bytes(packed[:-200])
+        self.assertIn("end in mid-stream", self.why(str(self.folder / "cut.log"), code=2))
+        self.assertIn("pickle.dump(json.load", self.why(self.file('{"segments": [], "device_traces": []}'), code=2))
+        (self.folder / "oom.pickle").write_bytes(Path(SNAPSHOT).read_bytes())
+        self.assertIn("self-check", self.why(str(self.folder / "oom.pickle")))  # packed, and its name does not say so
+
     def test_a_message_is_found_at_the_end_of_a_log_of_many_megabytes(self):
         path = self.folder / "big.log"
         line = b"2026-11-25 13:00:00 INFO step 1 loss 2.5 memory allocated 12.1 GiB, cache 3 blocks failed 0\n"
