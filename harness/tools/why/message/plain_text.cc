@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::size_t kTagMax = 200;
 constexpr std::size_t kBracketMax = 100;
-constexpr std::size_t kWrapMin = 60;  // shorter lines were not wrapped inside a word
+constexpr std::size_t kWrapMin = 60;    // shorter lines were not wrapped inside a word,
+constexpr std::size_t kNarrowMin = 30;  // but for those of a narrow terminal, all of one length
 
 constexpr std::array<std::pair<std::string_view, char>, 9> kEntities = {{{"&amp;", '&'},
                                                                          {"&lt;", '<'},
@@ -147,11 +148,14 @@ class Plainer {
     has_prefix_ = source_.substr(at_, prefix).find_first_not_of(" \t>") != std::string_view::npos;
     at_ += prefix;
     // A figure that was wrapped inside goes on; what is a figure of its own does not.
-    const bool wraps = line_length_ >= kWrapMin && !has_prefix_ && !blank_end_;
+    const bool is_narrow = line_length_ >= kNarrowMin &&
+                           (line_length_ == length_before_ || line_length_ == end - line_begin_);
+    const bool wraps = (line_length_ >= kWrapMin || is_narrow) && !has_prefix_ && !blank_end_;
     gap_ = !wraps;
   }
 
   void end_line() {
+    length_before_ = line_length_;
     line_length_ = at_ - line_begin_;
     blank_end_ = gap_;
     ++at_;
@@ -239,7 +243,8 @@ class Plainer {
   std::size_t mark_bytes_;
   std::size_t at_ = 0;
   std::size_t line_begin_ = 0;
-  std::size_t line_length_ = 0;
+  std::size_t line_length_ = 0;    // of the line before
+  std::size_t length_before_ = 0;  // and of the one before that
   bool marked_ = false;
   bool gap_ = false;  // a blank came since the last character
   bool blank_end_ = false;

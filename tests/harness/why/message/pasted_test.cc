@@ -77,7 +77,7 @@ TEST_CASE("a message is found in a traceback, with CRLF, and alone") {
 }
 
 TEST_CASE("a message is found however a terminal or an editor wrapped it") {
-  for (const std::size_t width : {62U, 70U, 72U, 79U, 80U, 100U, 132U}) {
+  for (const std::size_t width : {42U, 50U, 62U, 70U, 72U, 79U, 80U, 100U, 132U}) {
     INFO(width);
     check_whole(wrapped(kMessage, width, "", false));
     check_whole(wrapped(kMessage, width, "> ", false));  // and quoted then
