@@ -77,7 +77,7 @@ void refuse_if_ambiguous(std::string_view device, const std::string& name) {
 }
 
 // The name of a card without its "sim:".
-void refuse_card(std::string_view device) {
+void refuse_card(std::string_view device, std::string_view option) {
   const std::string name(device);
   refuse_other_vendors(device);
   const std::vector<std::string> known = simulated_devices();
@@ -88,7 +88,7 @@ void refuse_card(std::string_view device) {
   }
   throw UsageError(
       {.what = fmt::format("there is no device '{}'", device),
-       .where = "--device",
+       .where = std::string(option),
        .next = fmt::format("did you mean '{}{}', which is simulated?", kSimulatedPrefix, name)});
 }
 
@@ -199,7 +199,7 @@ std::vector<std::string> simulated_devices() {
   return names;
 }
 
-void check_device(std::string_view device) {
+void check_device(std::string_view device, std::string_view option) {
   if (device == "auto" ||
       (device.starts_with(kGpuPrefix) && all_digits(device.substr(kGpuPrefix.size())))) {
     return;
@@ -213,12 +213,12 @@ void check_device(std::string_view device) {
     refuse_other_vendors(device);
     refuse_if_ambiguous(device, profile);
   }
-  if (!is_profile_path(std::string(device))) refuse_card(device);
+  if (!is_profile_path(std::string(device))) refuse_card(device, option);
   std::vector<std::string> near = known;
   near.insert(near.end(), {"auto", "cuda:0"});
   for (const Card& card : known_cards()) near.push_back("sim:" + card.name);
   throw UsageError({.what = fmt::format("there is no device '{}'", device),
-                    .where = "--device",
+                    .where = std::string(option),
                     .wanted = "auto, cuda:N, sim:CARD or sim:PATH (a profile file), sim: also with "
                               ",memory=24GiB",
                     .next = suggest(device, near) + "; see: allocmark list cards"});

@@ -42,7 +42,7 @@ void ensure_runtime(std::string_view device, char** argv);
 [[nodiscard]] std::vector<std::string> simulated_devices();
 
 // Throws UsageError with the nearest names where `device` is not auto, cuda:N, or sim:
-// with a card or a profile's path.
-void check_device(std::string_view device);
+// with a card or a profile's path. `option` is the one that named it.
+void check_device(std::string_view device, std::string_view option = "--device");
 
 }  // namespace allocmark

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include "base/own_process.h"
+#include "harness/core/device/runtime_select.h"
 #include "harness/shell/options.h"
 #include "harness/shell/registry.h"
 #include "harness/tools/reproduce/reproduce.h"
@@ -49,6 +50,7 @@ void add_reproduce(CLI::App* app, ReproduceCommand* command) {
 ExitCode reproduce_command(const ReproduceCommand& command) {
   ReproduceOptions options = command.options;
   options.program_path = own_program_path();
+  if (!options.device.empty()) check_device(options.device, "--on");
   const Reproduction made = reproduce(read_published(command.bundle), options);
   fmt::print("{}",
              command.format == "json" ? render_reproduction_json(made) : render_reproduction(made));

@@ -145,8 +145,8 @@ void save_shortest(const SimcheckCommand& command, const simcheck::Lab& lab,
 }
 
 ExitCode simcheck_command(const SimcheckCommand& command) {
-  check_device(command.on);
-  check_device(command.against);
+  check_device(command.on, "--on");
+  check_device(command.against, "--against");
   const std::vector<Setting> settings = settings_of(command);
   const std::vector<simcheck::Program> programs = programs_of(command);
   const simcheck::Lab lab = simcheck::make_lab(command.on, command.against, kTimeoutS);
