@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "allocators/backend/backend.h"
+#include "allocators/caching/config.h"
 #include "allocators/caching/explain.h"
 #include "allocators/caching/release.h"
 #include "allocators/caching/safety.h"
@@ -46,7 +47,7 @@ void add_explain(CLI::App* app, ExplainCommand* command) {
 }
 
 // {"allocator", "conf", "valid", "error", "keys": [{"key", "value"}], "safety": [...],
-// "dangers": [], "effects": []}; the last two of caching alone.
+// "pytorch": {...}, "dangers": [], "effects": []}; the last three of caching alone.
 void print_json(const BackendEntry& entry, const std::string& conf,
                 const std::optional<ErrorText>& error) {
   nlohmann::ordered_json json = {{"allocator", std::string(entry.name)},
@@ -68,6 +69,10 @@ void print_json(const BackendEntry& entry, const std::string& conf,
                               {"sources", std::string(note->sources)}});
   }
   if (const caching::Rules* const rules = caching::find_rules(entry.release); rules != nullptr) {
+    const caching::PytorchConfig pytorch = caching::parse_pytorch(conf, *rules);
+    json["pytorch"] = {{"accepts", pytorch.accepted()},
+                       {"aborts_import", pytorch.aborts_process},
+                       {"error", pytorch.error}};
     json["dangers"] = caching::conf_dangers(conf, *rules);
     json["effects"] = caching::conf_effects(conf, *rules);
   }

@@ -90,6 +90,18 @@ class Words(unittest.TestCase):
                         told = " ".join((run.stdout if command[0] == "explain" else run.stderr).split())
                         self.assertEqual(f"PyTorch {release} overruns pinned host memory" in told, warned, told)
 
+    def test_explain_tells_programs_what_pytorch_makes_of_a_string_that_is_refused(self):
+        for text, accepts, aborts, words in (
+            ("max_split_size_mb: 6 4", True, False, ""),
+            ("max_split_size_mb:10", False, False, "too small, must be >= 20"),
+            ("max_split_size_mb=128", False, True, "INTERNAL ASSERT FAILED"),
+        ):
+            run = subprocess.run([ALLOCMARK, "explain", "--format", "json", "--pytorch", "2.11", text], capture_output=True, text=True)
+            found = json.loads(run.stdout)
+            self.assertFalse(found["valid"])
+            self.assertEqual((found["pytorch"]["accepts"], found["pytorch"]["aborts_import"]), (accepts, aborts))
+            self.assertIn(words, found["pytorch"]["error"])
+
     def test_explain_tells_programs_what_it_tells_people(self):
         told = {}
         for release in ("2.13", "2.15"):
