@@ -11,6 +11,7 @@ constexpr Stream kLegacy = 0;
 
 HappensBefore::Line& HappensBefore::line(Stream stream) {
   if (lines_.size() <= stream) lines_.resize(stream + 1);
+  lines_[stream].host_has_all = false;
   return lines_[stream];
 }
 
@@ -27,7 +28,7 @@ void HappensBefore::remove_stream(Stream stream) {
 void HappensBefore::hand_on(Stream stream, VectorClock* to) {
   Line& at = line(stream);
   to->join(at.clock);
-  to->join(host_);
+  if (to != &host_) to->join(host_);
   to->raise(stream, at.epoch++);
 }
 
@@ -65,7 +66,12 @@ void HappensBefore::host_saw(Event event) {
 void HappensBefore::host_saw_stream(Stream stream) { hand_on(stream, &host_); }
 
 void HappensBefore::host_saw_device() {
-  for (std::size_t i = 0; i < lines_.size(); ++i) hand_on(static_cast<Stream>(i), &host_);
+  // Most streams of a program with many are idle, or destroyed.
+  for (std::size_t i = 0; i < lines_.size(); ++i) {
+    if (lines_[i].host_has_all) continue;
+    hand_on(static_cast<Stream>(i), &host_);
+    lines_[i].host_has_all = true;
+  }
 }
 
 Epoch HappensBefore::epoch(Stream stream) { return line(stream).epoch; }

@@ -52,9 +52,11 @@ class HappensBefore {
     Epoch epoch = 1;
     Moment last_record = 0;
     bool is_blocking = false;
+    bool host_has_all = false;  // since then nothing happened here, and nobody asked for the epoch
   };
   // Ends the epoch: what comes later is not covered by what was just handed on.
   void hand_on(Stream stream, VectorClock* to);
+  // For whatever changes a line, or hands its epoch out.
   [[nodiscard]] Line& line(Stream stream);
 
   std::vector<Line> lines_;  // by stream

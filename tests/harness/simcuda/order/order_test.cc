@@ -102,6 +102,25 @@ TEST_CASE("the host's knowledge orders all later work") {
   CHECK(!program.take(2, 2));
 }
 
+TEST_CASE("the host that saw the device once does not know of later work") {
+  Program program;
+  (void)program.take(1, 1);
+  program.order.record(6, 1);
+  program.order.host_saw_device();
+  program.give_back(1, {1});
+  SECTION("without another look") { CHECK(program.take(2, 2)); }
+  SECTION("with another look") {
+    program.order.host_saw_device();
+    CHECK(!program.take(2, 2));
+  }
+  SECTION("of a stream that waited for it") {
+    program.order.record(7, 1);
+    program.order.wait(3, 7);
+    program.order.host_saw_stream(3);
+    CHECK(!program.take(2, 2));
+  }
+}
+
 TEST_CASE("only the bytes that were used before are looked at") {
   Program program;
   (void)program.take(1, 1);
