@@ -154,11 +154,12 @@ static Var efficient_attention(Tape& tape, Var query, Var key, Var value,
   tape.save(node, 1, key.tensor);
   tape.save(node, 2, query.tensor);
   tape.save(node, 3, value.tensor);
-  Var out = tape.result(node, out_count, query.width);
+  Var out = tape.make_product(out_count, query.width);
   Var sums;
-  if (node != nullptr) sums = tape.make(heads * ((shape.query_rows + 31) / 32 * 32), 4);
+  if (node != nullptr) sums = tape.make_product(heads * ((shape.query_rows + 31) / 32 * 32), 4);
   tape.save(node, 4, sums.tensor);
   tape.save(node, 5, out.tensor);
+  tape.attach(node, &out);
   return out;
 }
 

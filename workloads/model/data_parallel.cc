@@ -9,7 +9,6 @@
 namespace allocmark {
 namespace {
 
-constexpr std::uint64_t kFirstBucketBytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t kBroadcastBytes = std::uint64_t{250} << 20;
 
 }  // namespace
@@ -82,7 +81,7 @@ void DataParallel::rebuild_buckets() {
   rebuilt_ = true;
   const std::vector<std::size_t> order = std::move(arrivals_);
   arrivals_ = {};
-  const std::uint64_t first_bytes = std::min(kFirstBucketBytes, settings_.bucket_bytes);
+  const std::uint64_t first_bytes = settings_.first_bucket_bytes;
   std::uint64_t bucket_count = 1;
   std::uint64_t filled = 0;
   for (std::size_t i = 0; i + 1 < order.size(); ++i) {
@@ -139,9 +138,11 @@ void DataParallel::wrap(const std::vector<std::size_t>& trained) {
   }
 }
 
-void DataParallel::begin_forward() {
-  if (settings_.kind != DataParallelKind::Ddp || rebuilt_ || arrivals_.empty()) return;
-  rebuild_buckets();
+void DataParallel::begin_forward(std::uint64_t buffer_bytes) {
+  if (settings_.kind != DataParallelKind::Ddp) return;
+  if (!rebuilt_ && !arrivals_.empty()) rebuild_buckets();
+  if (buffer_bytes == 0) return;
+  const Tensor given = tape_->pool().make(buffer_bytes, TensorKind::Communication);
 }
 
 void DataParallel::begin_backward(bool last_micro_batch) {

@@ -19,6 +19,7 @@ struct DataParallelSettings {
   std::uint64_t rank = 0;
   std::uint64_t replicas = 1;  // FSDP: groups of `ranks` that reduce their shards' gradients again
   std::uint64_t bucket_bytes = std::uint64_t{25} << 20;  // DDP: a bucket closes once this large
+  std::uint64_t first_bucket_bytes = std::uint64_t{1} << 20;  // and the first one
   bool shares_states = false;  // DDP with ZeroRedundancyOptimizer: states of whole parameters
   bool no_sync = false;        // DDP: only the last micro batch reduces gradients
   bool bucket_view = false;    // DDP: gradients are views of the buckets
@@ -38,7 +39,8 @@ class DataParallel {
 
   // Once the model is there. `trained`: parameter indexes in the model's order.
   void wrap(const std::vector<std::size_t>& trained);
-  void begin_forward();
+  // `buffer_bytes`: the model's buffers, which DDP gives to all ranks.
+  void begin_forward(std::uint64_t buffer_bytes);
   void begin_backward(bool last_micro_batch);
   void on_gradient(std::size_t parameter);
   void end_backward();

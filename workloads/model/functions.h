@@ -47,12 +47,25 @@ void narrow(Tape& tape, std::initializer_list<Var*> inputs);
 
 // The mean of the squared differences, with the squares and the scratch of their sum.
 [[nodiscard]] Var mean_squared_error(Tape& tape, Var predicted, const Tensor& wanted);
-// What reducing so many elements to one takes; `width`: bytes of what is reduced, in registers.
-void take_reduction_scratch(Tape& tape, std::uint64_t count, std::uint64_t width);
+// What reducing so many elements to one takes, of each of `rows`; `width`: bytes of what is
+// reduced, in registers.
+void take_reduction_scratch(Tape& tape, std::uint64_t count, std::uint64_t width,
+                            std::uint64_t rows = 1);
 // CUB's decoupled look-back: so many bytes for each tile.
 void take_look_back(Tape& tape, std::uint64_t tile_count, std::uint64_t tile_bytes);
 // What a running sum over one row of so many elements of eight bytes takes.
 void take_running_sum_scratch(Tape& tape, std::uint64_t count);
+
+// CUB's radix sort of keys with places of eight bytes, eight bits at a time. It takes keys and
+// places once more where one pass is not enough, 1 KiB per tile, and bins and counters of each
+// pass. Tiles are those of an H200.
+struct RadixSort {
+  std::uint64_t count = 0;
+  std::uint64_t key_bytes = 8;
+  std::uint64_t pass_count = 1;
+  std::uint64_t tile = 1;  // elements
+};
+[[nodiscard]] std::uint64_t radix_sort_bytes(const RadixSort& sort);
 
 // What torch.sort of so many elements of eight bytes takes besides its results and places.
 void take_sort_scratch(Tape& tape, std::uint64_t count);

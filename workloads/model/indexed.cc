@@ -10,11 +10,9 @@ namespace {
 
 constexpr std::uint64_t kSortTile = 4608;  // CUB's, of pairs
 
-// CUB's radix sort of so many pairs, eight bits at a time: keys and values once more where one pass
-// is not enough, 1 KiB per tile of 4608, and bins and counters of each pass.
 std::uint64_t sort_scratch_bytes(std::uint64_t count, std::uint64_t pass_count) {
-  const std::uint64_t keys_bytes = pass_count > 1 ? rounded_up(count * 8, 256) : 0;
-  return keys_bytes * 2 + divided_up(count, kSortTile) * 1024 + pass_count * 2048 + 511;
+  return radix_sort_bytes(
+      {.count = count, .key_bytes = 8, .pass_count = pass_count, .tile = kSortTile});
 }
 
 // An embedding's indexes are sorted by all of their bits.
@@ -91,6 +89,14 @@ Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count, std:
                             is_permuted ? index_count * hidden * table.width : 0u});
   tape.save(node, 0, indexes);
   return tape.result(node, index_count * hidden, table.width);
+}
+
+std::uint64_t radix_sort_bytes(const RadixSort& sort) {
+  const std::uint64_t again_bytes =
+      sort.pass_count > 1
+          ? rounded_up(sort.count * sort.key_bytes, 256) + rounded_up(sort.count * 8, 256)
+          : 0;
+  return again_bytes + divided_up(sort.count, sort.tile) * 1024 + sort.pass_count * 2048 + 511;
 }
 
 void take_sort_scratch(Tape& tape, std::uint64_t count) {

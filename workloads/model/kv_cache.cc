@@ -35,6 +35,7 @@ Var KvCache::append(Tape& tape, std::size_t layer, std::size_t half, const Var& 
   Var all = fresh;
   all.tensor = kept;
   all.count = count;
+  if (mode_ == KvMode::Preallocated) all.heads_first = true;
   return all;
 }
 

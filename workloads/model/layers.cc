@@ -156,14 +156,17 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
     }
     // No fused kernel takes grouped heads in four bytes.
     if (query.width == 4 && repeats > 1 && !tape_.autocast()) {
-      const std::uint64_t pairs = setup_.sequence * setup_.key_count();
+      // A prompt in a preallocated cache is cut out of it: attention's causal mode wants a square.
+      const std::uint64_t all = setup_.key_count();
+      const std::uint64_t seen = mask_length_ > 0 && setup_.sequence > 1 ? setup_.sequence : all;
+      for (Var* half : {&key, &value}) half->count = half->count / all * seen;
       Var out = unfused_attention(tape_, query, std::move(key), std::move(value), {},
                                   {.query_count = own.queries,
-                                   .key_count = own.keys,
-                                   .score_count = own.scores,
+                                   .key_count = own.keys / all * seen,
+                                   .score_count = own.scores / all * seen,
                                    .row_count = shape.row_count,
                                    .repeats = repeats,
-                                   .causal_count = setup_.sequence > 1 ? pairs : 0,
+                                   .causal_count = setup_.sequence > 1 ? setup_.sequence * seen : 0,
                                    .viewable = viewable()},
                                   false);
       if (setup_.sequence > 1) out = clone(tape_, std::move(out));

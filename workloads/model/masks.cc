@@ -194,9 +194,10 @@ Var Transformer::make_given_mask(KeysSeen seen) {
   const bool is_fused = setup_.fused_attention;
   Var allowed = tape_.make(setup_.batch * length, 1);
   if (key_count > length) padded_mask_ = tape_.make(setup_.batch * key_count, 1).tensor;
-  if (is_fused && key_count > length && setup_.sequence > 1) {
-    // The prompt: nothing is hidden but the cache's end, which attention's causal mode hides.
-    check_all(setup_.batch * length);
+  const bool is_prompt = is_fused && key_count > length && setup_.sequence > 1;
+  if (is_prompt) check_all(setup_.batch * length);
+  if (is_prompt && !padded_) {
+    // Nothing is hidden but the cache's end, which attention's causal mode hides.
     Var rest = tape_.make(setup_.batch * (key_count - length), 1);
     Var zero = tape_.make(1, 8);
     { const Var converted = tape_.make(rest.count, 8); }
@@ -206,7 +207,8 @@ Var Transformer::make_given_mask(KeysSeen seen) {
     return {};
   }
   // Where a window hides keys, nobody asks; nor does eager attention, which needs the mask anyway.
-  const bool is_checked = is_fused && padded_ && (seen != KeysSeen::Near || !hides_beyond_window());
+  const bool is_checked =
+      is_fused && padded_ && !is_prompt && (seen != KeysSeen::Near || !hides_beyond_window());
   if (is_checked && mask_length_ == 0) check_all(setup_.batch * length);
   if (is_checked && setup_.sequence > 1) check_all(setup_.batch * length);
   Var mask = make_padding_mask(padded_mask_, setup_.sequence, key_count, seen);

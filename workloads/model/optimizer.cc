@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/divided_up.h"
+
 namespace allocmark {
 namespace {
 
@@ -14,27 +16,55 @@ constexpr std::uint64_t kPagedElementsMin = 100'000;
 // Elements that one thread block of a foreach operator works on.
 constexpr std::uint64_t kForeachChunkElements = 65'536;
 
+// Foreach operators take each type by itself, the one that came last first.
+std::vector<std::uint64_t> widths_of(const std::vector<OptimizedTensor>& tensors) {
+  std::vector<std::uint64_t> widths;
+  for (const OptimizedTensor& tensor : tensors) {
+    if (std::ranges::find(widths, tensor.width) == widths.end()) {
+      widths.insert(widths.begin(), tensor.width);
+    }
+  }
+  return widths;
+}
+
 }  // namespace
 
-void Optimizer::clip(const std::vector<OptimizedTensor>& tensors) {
-  if (tensors.empty()) return;
-  const std::uint64_t width = tensors.front().width;
+// A norm of each tensor, by way of partial sums of all.
+void Optimizer::make_norms(const std::vector<OptimizedTensor>& tensors, std::uint64_t width,
+                           std::vector<Tensor>* norms) {
+  std::uint64_t count = 0;
   std::uint64_t chunks_max = 0;
   for (const OptimizedTensor& tensor : tensors) {
-    chunks_max =
-        std::max(chunks_max, (tensor.count + kForeachChunkElements - 1) / kForeachChunkElements);
+    if (tensor.width != width) continue;
+    ++count;
+    chunks_max = std::max(chunks_max, divided_up(tensor.count, kForeachChunkElements));
   }
+  const Tensor partial = pool_->make(count * chunks_max * 4, TensorKind::Workspace);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    norms->push_back(pool_->make(width, TensorKind::Workspace));
+  }
+}
+
+void Optimizer::clip(const std::vector<OptimizedTensor>& tensors, bool are_shards) {
+  if (tensors.empty()) return;
+  const std::vector<std::uint64_t> widths = widths_of(tensors);
+  const std::uint64_t width = std::ranges::max(widths);
   const auto scratch = [this](std::uint64_t size_bytes) {
     return pool_->make(size_bytes, TensorKind::Workspace);
   };
   Tensor total;
   {
-    Tensor partial = scratch(tensors.size() * chunks_max * 4);
     std::vector<Tensor> norms;
-    for (std::size_t i = 0; i < tensors.size(); ++i) norms.push_back(scratch(width));
-    partial.reset();
+    for (const std::uint64_t own : widths) make_norms(tensors, own, &norms);
     {
-      const Tensor stacked = scratch(tensors.size() * width);
+      const std::uint64_t stacked_bytes = tensors.size() * width;
+      const Tensor stacked = scratch(stacked_bytes);
+      Tensor joined;  // the root of all ranks' sum of squares
+      if (are_shards) {
+        const Tensor squares = scratch(stacked_bytes);
+        const Tensor sums = scratch(stacked_bytes);
+        joined = scratch(stacked_bytes);
+      }
       total = scratch(width);
     }
     while (!norms.empty()) norms.pop_back();
@@ -85,7 +115,14 @@ void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, bool on
     // The two tables of 256 values, signed and not.
     for (int i = 0; i < 2; ++i) states_.push_back(pool_->make(1024, TensorKind::OptimizerState));
   }
-  for (const OptimizedTensor& tensor : tensors) {
+  std::vector<OptimizedTensor> ordered = tensors;
+  if (kind_ == OptimizerKind::SgdMomentum) {  // made by the foreach operators themselves
+    const std::vector<std::uint64_t> widths = widths_of(tensors);
+    std::ranges::stable_sort(ordered, {}, [&](const OptimizedTensor& tensor) {
+      return std::ranges::find(widths, tensor.width) - widths.begin();
+    });
+  }
+  for (const OptimizedTensor& tensor : ordered) {
     switch (kind_) {
       case OptimizerKind::Sgd:
         break;
@@ -133,11 +170,14 @@ void Optimizer::step(const std::vector<OptimizedTensor>& tensors) {
   if (kind_ != OptimizerKind::AdamW) return;
   // The foreach implementation makes all denominators at once and drops them from the last to the
   // first.
-  std::vector<Tensor> denominators;
-  for (const OptimizedTensor& tensor : tensors) {
-    denominators.push_back(pool_->make(tensor.size_bytes(), TensorKind::Workspace));
+  for (const std::uint64_t width : widths_of(tensors)) {
+    std::vector<Tensor> denominators;
+    for (const OptimizedTensor& tensor : tensors) {
+      if (tensor.width != width) continue;
+      denominators.push_back(pool_->make(tensor.size_bytes(), TensorKind::Workspace));
+    }
+    while (!denominators.empty()) denominators.pop_back();
   }
-  while (!denominators.empty()) denominators.pop_back();
 }
 
 }  // namespace allocmark

@@ -37,8 +37,9 @@ class Optimizer {
   Optimizer(OptimizerKind kind, TensorPool* pool)
       : kind_(kind), pool_(pool), pages_states_(is_paged(kind)) {}
 
-  // torch.nn.utils.clip_grad_norm_ over gradients of these tensors (foreach).
-  void clip(const std::vector<OptimizedTensor>& tensors);
+  // torch.nn.utils.clip_grad_norm_ over gradients of these tensors (foreach). `are_shards`: of
+  // fully_shard, whose norms are joined with those of the other ranks.
+  void clip(const std::vector<OptimizedTensor>& tensors, bool are_shards = false);
   // Makes the states where there are none yet.
   void step(const std::vector<OptimizedTensor>& tensors);
   // As a loaded state dict leaves them: the same states, before the first step.
@@ -50,6 +51,8 @@ class Optimizer {
   void clear() { states_.clear(); }
 
  private:
+  void make_norms(const std::vector<OptimizedTensor>& tensors, std::uint64_t width,
+                  std::vector<Tensor>* norms);
   void make_8bit_states(std::uint64_t count);
   void make_two_states(std::uint64_t count, std::uint64_t width);
   void loop(const std::vector<OptimizedTensor>& tensors);

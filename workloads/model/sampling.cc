@@ -2,12 +2,15 @@
 
 #include <utility>
 
+#include "base/divided_up.h"
+#include "workloads/model/functions.h"
 #include "workloads/model/top_k.h"
 
 namespace allocmark {
 namespace {
 
-constexpr std::uint64_t kBest = 50;  // top_k
+constexpr std::uint64_t kBest = 50;       // top_k
+constexpr std::uint64_t kSumTile = 1920;  // CUB's, of a running sum in four bytes
 
 }  // namespace
 
@@ -39,23 +42,32 @@ Tensor Sampling::keep_best(Tensor scores) {
   return make(scores.size_bytes());
 }
 
-// Words are sorted by a segmented sort; the scan behind it has a buffer of its own, known for
-// 128,000 scores.
+// All rows' words are sorted at once by their scores, then by their rows. Up to 4096 words are
+// sorted in place; one row needs no second sort.
 Tensor Sampling::keep_likely() {
   const std::uint64_t count = rows_ * vocabulary_;
   Tensor sorted = make(count * 4);
   Tensor indexes = make(count * 8);
   {
-    Tensor first = make(count * 8);
-    Tensor second = make(count * 8);
-    Tensor keys = make(count * 4);
-    { const Tensor buffer = make(count * 12 + 33'279); }
+    constexpr std::uint64_t kInPlaceMax = 4096;
+    const bool is_in_place = vocabulary_ <= kInPlaceMax;
+    const bool sorts_rows = !is_in_place && rows_ > 1;
+    Tensor first, second;
+    if (sorts_rows) first = make(count * 8);
+    if (sorts_rows) second = make(count * 8);
+    Tensor keys = make(sorts_rows ? count * 4 : vocabulary_ * 8);  // or a row's places
+    const auto sort = [&](const RadixSort& sizes) {
+      const Tensor buffer = make(radix_sort_bytes(sizes));
+    };
+    if (!is_in_place) sort({.count = count, .key_bytes = 4, .pass_count = 4, .tile = 5376});
     keys.reset();
-    { const Tensor buffer = make(26'111); }
+    // Rows have numbers of at most eight bits.
+    if (sorts_rows) sort({.count = count, .tile = 5760});
     drop({&second, &first});
   }
   Tensor shares = make(count * 4);
   Tensor sums = make(count * 4);
+  if (rows_ == 1) take_look_back(*tape_, divided_up(count, kSumTile), 8);
   shares.reset();
   Tensor removed_sorted = make(count);
   Tensor removed = make(count);
@@ -66,18 +78,25 @@ Tensor Sampling::keep_likely() {
 
 Tensor Sampling::multinomial() {
   Tensor drawn = make(rows_ * 8);
+  const std::uint64_t count = rows_ * vocabulary_;
   Tensor highest = make(4);
+  take_reduction_scratch(*tape_, count, 4);
   Tensor is_finite = make(1);
   Tensor least = make(4);
+  take_reduction_scratch(*tape_, count, 4);
   Tensor is_positive = make(1);
   Tensor is_valid = make(1);
   drop({&is_positive, &least, &is_finite, &highest});
   Tensor sums = make(rows_ * 4);
+  take_reduction_scratch(*tape_, vocabulary_, 4, rows_);
   Tensor none = make(rows_);
   Tensor any = make(1);
   drop({&none, &sums});
   { const Tensor inverse = make(1); }
-  { const Tensor divisors = make(rows_ * vocabulary_ * 4); }
+  {
+    const Tensor divisors = make(count * 4);
+    take_reduction_scratch(*tape_, vocabulary_, 16, rows_);  // the largest share and its place
+  }
   drop({&any, &is_valid});
   return drawn;
 }

@@ -26,13 +26,13 @@ void Transformer::make_t5_parameters() {
   const ModelShape& model = setup_.model;
   const std::uint64_t h = model.hidden;
   const std::uint64_t inner = model.attention_width();
-  word_table_ = head_ = add_weight(model.vocabulary * h);
+  word_table_ = head_ = add_weight(model.vocabulary * h, model.vocabulary);
   const auto attention = [&](LayerWeights* own, bool has_bias) {
     own->query = add_weight(h * inner);
     own->key = add_weight(h * inner);
     own->value = add_weight(h * inner);
     own->output = add_weight(inner * h);
-    if (has_bias) own->position_bias = add_weight(kBucketCount * model.head_count);
+    if (has_bias) own->position_bias = add_weight(kBucketCount * model.head_count, kBucketCount);
     own->first_norm = add_weight(h);
   };
   for (std::uint64_t i = 0; i < model.block_count(); ++i) {

@@ -126,22 +126,41 @@ Var Transformer::embed(const Tensor& tokens) {
   return hidden;
 }
 
+std::vector<std::size_t> Transformer::ordered_parameters() {
+  std::vector<std::size_t> order;
+  const auto take = [&](std::size_t index) {
+    if (tape_.parameters()[index].count > 0) order.push_back(index);
+  };
+  const bool is_vit = setup_.model.family == ModelFamily::Vit;
+  if (lora_.trains_tables) take(word_table_);
+  for (std::size_t i = 0; i < tape_.parameters().size(); ++i) {
+    // A module's own parameters come before its children's: BERT's output bias before the head.
+    if (head_bias_ != 0 && i == transform_) take(head_bias_);
+    if (is_vit && i == patch_weight_) {
+      take(class_token_);
+      take(position_table_);
+    }
+    const bool is_done = (is_vit && (i == class_token_ || i == position_table_)) ||
+                         (head_bias_ != 0 && i == head_bias_) ||
+                         (lora_.trains_tables && i == word_table_);
+    if (!is_done) take(i);
+  }
+  return order;
+}
+
 std::vector<std::size_t> Transformer::trained_parameters() {
   std::vector<std::size_t> order;
   if (tower_) order = trained_tower_parameters();
-  for (std::size_t i = first_own_; i < tape_.parameters().size(); ++i) {
-    if (!tape_.parameters()[i].trainable || tape_.parameters()[i].count == 0) continue;
-    // A module's own parameters come before its children's: BERT's output bias before the head.
-    if (i == transform_ && head_bias_ != 0) order.push_back(head_bias_);
-    if (i == patch_weight_ && setup_.model.family == ModelFamily::Vit) {
-      order.push_back(class_token_);
-      order.push_back(position_table_);
-    }
-    const bool is_done =
-        setup_.model.family == ModelFamily::Vit && (i == class_token_ || i == position_table_);
-    if ((i != head_bias_ || head_bias_ == 0) && !is_done) order.push_back(i);
+  for (const std::size_t index : ordered_parameters()) {
+    if (index >= first_own_ && tape_.parameters()[index].trainable) order.push_back(index);
   }
   return order;
+}
+
+std::uint64_t Transformer::buffer_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Tensor& buffer : buffers_) bytes += buffer.size_bytes();
+  return bytes;
 }
 
 void Transformer::end_graph() {

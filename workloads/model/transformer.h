@@ -91,9 +91,12 @@ class Transformer {
   void forget_conditions() { conditions_ = {}; }
   // The parameters of each block, its adapters among them.
   [[nodiscard]] std::vector<std::vector<std::size_t>> unit_parameters() const;
+  // Of what a module has beside parameters.
+  [[nodiscard]] std::uint64_t buffer_bytes() const;
   // Between steps: no dropout.
   void set_evaluating(bool evaluating);
-  // In the order of model.parameters().
+  // In the order of model.parameters(): all, and those that are trained.
+  [[nodiscard]] std::vector<std::size_t> ordered_parameters();
   [[nodiscard]] std::vector<std::size_t> trained_parameters();
   // The caller passes an attention mask (of ones), and to models that generate positions too.
   void set_given_mask(bool given) { given_mask_ = given_positions_ = given; }
@@ -184,6 +187,7 @@ class Transformer {
   }
   void make_layer_parameters();
   void make_adapters();
+  void make_trained_tables();  // copies beside adapters, which are trained whole
   void check_given_mask();
   void check_all(std::uint64_t count);
   [[nodiscard]] Var mask_numbers(Var mask);

@@ -178,7 +178,7 @@ void Transformer::make_parameters() {
     if (model.positions > 0) position_table_ = add_weight(model.positions * h, model.positions);
   }
   if (model.family == ModelFamily::Bert) {
-    type_table_ = add_weight(2 * h);
+    type_table_ = add_weight(2 * h, 2);
     embedding_norm_ = add_weight(h);
     static_cast<void>(add_weight(h));
     for (int i = 0; i < 2; ++i) {  // position and type ids
@@ -225,6 +225,14 @@ std::vector<std::vector<std::size_t>> Transformer::unit_parameters() const {
   return units;
 }
 
+void Transformer::make_trained_tables() {
+  const ModelShape& model = setup_.model;
+  for (std::size_t* table : {&word_table_, &head_}) {
+    *table = add_weight(model.vocabulary * model.hidden, model.vocabulary);
+    tape_.parameters()[*table].trainable = true;
+  }
+}
+
 void Transformer::make_adapters() {
   // peft makes adapters in the model's type, all of them, and then casts each to four bytes.
   const ModelShape& model = setup_.model;
@@ -254,11 +262,12 @@ void Transformer::make_adapters() {
     };
     // Modules in the order of the model.
     const std::uint64_t queries = model.attention_width();
+    if (is_whole && is_joint) adapt(&own.output_adapter, queries, model.hidden);
     if (has_attention) {
       adapt(&own.query_adapter, model.hidden, is_joint ? queries + 2 * model.kv_width() : queries);
       if (is_whole && !is_joint) adapt(&own.key_adapter, model.hidden, model.kv_width());
       if (!is_joint) adapt(&own.value_adapter, model.hidden, model.kv_width());
-      if (is_whole) adapt(&own.output_adapter, queries, model.hidden);
+      if (is_whole && !is_joint) adapt(&own.output_adapter, queries, model.hidden);
     }
     if (has_mlp) {
       adapt(&own.gate_adapter, model.hidden, is_joint ? 2 * model.ffn : model.ffn);
@@ -267,13 +276,7 @@ void Transformer::make_adapters() {
     }
     adapters_.push_back({.first = begin, .count = tape_.parameters().size() - begin});
   }
-  if (lora_.trains_tables) {
-    const std::uint64_t count = model.vocabulary * model.hidden;
-    for (std::size_t* table : {&word_table_, &head_}) {
-      *table = add_weight(count, model.vocabulary);
-      tape_.parameters()[*table].trainable = true;
-    }
-  }
+  if (lora_.trains_tables) make_trained_tables();
   input_leaf_ = tape_.add_parameter({.data = {}, .count = 0, .width = setup_.wide_bytes});
   for (std::size_t i = 0; i < narrow.size(); ++i) {
     Parameter& parameter = tape_.parameters()[first + i];

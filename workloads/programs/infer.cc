@@ -81,6 +81,7 @@ class Inference {
   std::uint64_t length_ = 0;       // tokens of each sequence in this pass
   std::uint64_t context_ = 0;      // tokens that the cache holds after this pass
   std::uint64_t context_end_ = 0;  // when it reaches this the batch is done
+  std::uint64_t cache_end_ = 0;    // tokens that a preallocated cache has room for
 };
 
 Coroutine Inference::run() {
@@ -155,9 +156,11 @@ void Inference::begin_batch() {
   model_->set_padded(config_.padded && batch_size_ > 1);
   context_end_ = generates() ? context_ + generated : context_;
   length_ = context_;
+  // transformers never makes a shorter one than the last.
+  cache_end_ = std::max(cache_end_, context_end_);
   set_lengths();
   if (generates() && config_.kv_mode == KvMode::Preallocated)
-    cache_.reserve(tape(), cache_bytes(batch_size_ * config_.beams * context_end_));
+    cache_.reserve(tape(), cache_bytes(batch_size_ * config_.beams * cache_end_));
   if (has_encoder()) {
     context_end_ -= context_;
     context_ = 0;
@@ -249,7 +252,7 @@ void Inference::choose() {
 // Attention reads a preallocated cache to its end, whatever it holds.
 void Inference::set_lengths() {
   const bool whole = config_.kv_mode == KvMode::Preallocated && generates();
-  model_->set_lengths(batch_size_ * config_.beams, length_, whole ? context_end_ : context_);
+  model_->set_lengths(batch_size_ * config_.beams, length_, whole ? cache_end_ : context_);
   model_->set_mask_length(whole ? context_ : 0);
 }
 

@@ -185,6 +185,9 @@ void read_model_state(Parameters& parameters, TrainConfig* config) {
                          "plain or cast where parameters are whole (zero=3, fsdp)", "gathered");
     parameters.refuse_if(config->save == SaveKind::Cast && sharded, "save",
                          "plain or gathered where parameters are sharded", "cast");
+    parameters.refuse_if(
+        config->save == SaveKind::Cast && config->setup.wide_bytes == 2 && config->lora.rank == 0,
+        "save", "plain where parameters have two bytes already", "cast");
   }
   const std::vector<std::string> names = {"none", "host", "device"};
   const std::size_t resume = parameters.choice("resume", names);

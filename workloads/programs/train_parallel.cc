@@ -207,6 +207,8 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
   own.kind = fsdp == 1 ? Fsdp1 : fsdp == 2 ? Fsdp2 : ranks == 1 ? None : kinds[zero];
   if (own.kind == Ddp) {
     own.bucket_bytes = parameters.number("bucket_mb", 25, {1, 4096}) << 20;
+    // Whoever gives a size gives it to the first bucket, too.
+    if (parameters.given("bucket_mb") != nullptr) own.first_bucket_bytes = own.bucket_bytes;
     own.bucket_view = parameters.flag("bucket_view", false);
     own.no_sync = parameters.flag("no_sync", false);
   }

@@ -189,7 +189,7 @@ void Training::begin_forward(std::uint64_t index) {
     run_compiled_gpt2();
     return;
   }
-  if (replicas_ && !evaluating_) replicas_->begin_forward();
+  if (replicas_ && !evaluating_) replicas_->begin_forward(model_->buffer_bytes());
   if (sharded_) sharded_->begin_forward();
   if (is_first()) {
     stream_ = model_->embed(own.tokens);
@@ -280,6 +280,8 @@ void Training::end_forward() {
   if (is_last()) {
     Var hidden = model_->finish(std::move(stream_));
     stream_ = Var();
+    // Where the program calls the head itself, the model's other results went with its states.
+    if (config_.loss_chunks > 1) cache_.end_batch();
     Var loss = model_->loss(std::move(hidden), labels_of(own));
     if (!evaluating_ || !config_.eval_casts_once) tape().end_autocast();
     cache_.end_batch();

@@ -59,7 +59,8 @@ void Training::optimize() {
     if (config_.scales_loss && (config_.clips || !gives_scale)) scaler_.unscale(tape());
     if (config_.clips) {
       const bool is_whole = replicas_ && replicas_->shares_states();
-      optimizer_.clip(is_whole ? sizes_of(model_->trained_parameters()) : tensors);
+      optimizer_.clip(is_whole ? sizes_of(model_->trained_parameters()) : tensors,
+                      config_.data_parallel.kind == DataParallelKind::Fsdp2);
     }
     if (gives_scale) scaler_.give(tape(), config_.clips);
     if (config_.offload == Offload::None) step(tensors);
@@ -158,9 +159,10 @@ void Training::save() {
   batch_->mark("save");
   if (config_.save == SaveKind::Cast) {
     std::vector<Tensor> copies;
-    for (const Parameter& parameter : tape().parameters()) {
-      if (parameter.count > 0)
-        copies.push_back(pool_->make(parameter.count * 2, TensorKind::Workspace));
+    for (const std::size_t index : model_->ordered_parameters()) {
+      const Parameter& parameter = tape().parameters()[index];
+      if (parameter.width == 2) continue;  // to() gives what it got
+      copies.push_back(pool_->make(parameter.count * 2, TensorKind::Workspace));
     }
     batch_->sync();
     for (Tensor& copy : copies) copy.reset();
@@ -186,8 +188,9 @@ void Training::resume() {
   batch_->mark("resume");
   const bool on_device = config_.resume == ResumeKind::Device;
   std::vector<Tensor> loaded;
-  for (const Parameter& parameter : tape().parameters()) {
-    if (!on_device || parameter.count == 0) continue;
+  for (const std::size_t index : model_->ordered_parameters()) {
+    if (!on_device) break;
+    const Parameter& parameter = tape().parameters()[index];
     loaded.push_back(pool_->make(parameter.count * parameter.width, TensorKind::Workspace));
   }
   optimizer_.load_states(optimized(), on_device);
