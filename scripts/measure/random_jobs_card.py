@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do jobs that were drawn at random take on the card what `allocmark estimate` said before?
 
-usage: random_jobs_card.py predict ALLOCMARK FOLDER [--seed N] [--train N] [--infer N]   writes FOLDER/predicted.csv; no GPU
+usage: random_jobs_card.py predict ALLOCMARK FOLDER [--seed N] [--train N] [--infer N] ...   writes FOLDER/predicted.csv; no GPU
        random_jobs_card.py measure FOLDER [--jobs N]     runs each job under each config; needs a GPU, PyTorch, transformers, peft
        random_jobs_card.py page FOLDER                   writes FOLDER/README.md from both files and FOLDER/notes.md
 
@@ -42,7 +42,7 @@ def write(path, rows):
 def predict(arguments):
     os.makedirs(arguments.folder, exist_ok=True)
     rows = []
-    for text in random_jobs.drawn(arguments.seed, arguments.train, arguments.infer):
+    for text in random_jobs.drawn(arguments):
         for config in CONFIGS:
             run = subprocess.run([arguments.allocmark, "estimate", text, "--pytorch", "2.11", "--conf", config, "--format", "json"],
                                  capture_output=True, text=True)
@@ -113,8 +113,7 @@ def main():
     one = commands.add_parser("predict")
     one.add_argument("allocmark")
     one.add_argument("folder")
-    for name, preset in (("seed", 2), ("train", 120), ("infer", 60)):
-        one.add_argument(f"--{name}", type=int, default=preset)
+    random_jobs.add_counts(one, 2, {"train": 120, "infer": 60})
     one = commands.add_parser("measure")
     one.add_argument("folder")
     one.add_argument("--jobs", type=int, default=8, help="at once")

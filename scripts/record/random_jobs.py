@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Draws jobs at random, runs each in PyTorch on simcuda, and writes what it asked of the allocator.
 
-usage: random_jobs.py --simcuda FOLDER --out FILE.csv [--seed N] [--train N] [--infer N] [--keep FOLDER]
+usage: random_jobs.py --simcuda FOLDER --out FILE.csv [--seed N] [--train N] [--infer N] [--ways N] [--ranks N] [--encode N]
+                      [--keep FOLDER]
 
 FILE.csv has a row per job: its text, how many requests it made from its first step on, a hash of their sizes in order, and the most
 bytes that it had at once. tests/workloads/programs/random_jobs_test.cc holds the generators to such a file. Each text is drawn from
@@ -68,6 +69,7 @@ def draw_adapters(draw, family, keys):
 
 
 def draw_training(draw):
+    """Training on one device."""
     model = draw.choice(TRAINED)
     family, keys = draw_shape(draw, model)
     lengths = [33, 64, 100, 128, 255, 256, 512]
@@ -91,7 +93,123 @@ def draw_training(draw):
     return f"train:{model}", keys
 
 
+# What may be chosen in `draw_ways`, and for which families.
+CAUSAL = "gpt2", "llama", "qwen2.5", "qwen3", "mixtral", "phi", "gemma"
+WAYS = {
+    "loss_chunks": CAUSAL, "packed": ("gpt2", "llama", "qwen2.5", "qwen3", "mixtral"), "window": ("llama", "qwen2.5", "qwen3", "phi", "gemma"),
+    "selective": ("bert", *CAUSAL),
+    "lora_phi": ("phi",), "lora_trains": ("llama", "qwen2.5", "qwen3", "phi", "mixtral"), "keep_losses": ("bert", "t5", *CAUSAL),
+    "keep_outputs": ("bert", *CAUSAL), "eval_grad": ("bert", *CAUSAL), "offload": ("bert", "t5", *CAUSAL), "save": ("bert", "t5", *CAUSAL),
+    "resume": ("bert", "t5", *CAUSAL), "mask": ("t5",),
+}
+
+
+def keys_of_way(draw, way, family):
+    """What makes the job one that is written that way."""
+    lora = {"lora": draw.choice([4, 8, 16]), "precision": draw.choice(["bf16", "bf16_weights_autocast", "fp32"])}
+    if family != "mixtral":
+        lora["lora_targets"] = draw.choice(["qv", "attention", "mlp", "all"])
+    ways = {
+        "loss_chunks": {"loss_chunks": draw.choice([2, 3, 8])},
+        "packed": {"packed": 1, "kv_cache": "none"},
+        "window": {"window": draw.choice([16, 64, 200])},
+        "selective": {"checkpoint": "selective"},
+        "lora_phi": lora,
+        "lora_trains": {**lora, "lora_trains": "embeddings", "tied": 0},
+        "keep_losses": {"keep_losses": 1},
+        "keep_outputs": {"keep_outputs": 1},
+        "eval_grad": {"eval_every": 1, "eval_batches": draw.choice([1, 2, 3]), "eval_grad": 1, "keep_eval_losses": draw.choice([0, 1])},
+        "offload": {"offload": draw.choice(["states", "gradients"])},
+        "save": {"save_every": draw.choice([1, 2]), "save": "cast"},
+        "resume": {"resume": draw.choice(["host", "device"]), "resume_at": draw.choice([1, 2])},
+        "mask": {"attention_mask": draw.choice(["ones", "padding"])},
+    }
+    if family in ("qwen2.5", "qwen3", "gemma"):
+        ways["window"]["window_every"] = draw.choice([2, 3])
+    return ways[way]
+
+
+def draw_ways(draw):
+    """Training with ways to save memory or to waste it."""
+    way = draw.choice(list(WAYS))
+    model = draw.choice([model for model in TRAINED if model.split("-")[0] in WAYS[way]])
+    family, keys = draw_shape(draw, model)
+    keys.update(batch=draw.choice([1, 2, 4]), seq=draw.choice([64, 100, 128, 255, 256]))
+    if family == "t5":
+        keys["target"] = draw.choice([16, 40, 64])
+    keys.update(steps=3, precision=draw.choice(["bf16_autocast", "bf16_autocast", "bf16", "fp32", "fp16_autocast"]),
+                optimizer=draw.choice(["adamw", "adamw_fused", "sgd", "sgd_momentum"]), attention=draw.choice(["fused", "fused", "eager"]))
+    keys.update(keys_of_way(draw, way, family))
+    # Sums of small_values.py's losses leave the range of fp16.
+    if way in ("offload", "loss_chunks") and keys["precision"] == "fp16_autocast":
+        keys["precision"] = "bf16_autocast"
+    if way == "save" and keys["precision"] == "bf16":
+        keys["precision"] = "fp32"
+    for key, values in (("clip", [1]), ("accumulate", [2, 3]), ("zero_grad", ["before_backward", "zeros", "never"]), ("keep_batch", [0])):
+        if draw.random() < 0.2 and not (keys.get("offload") == "gradients" and key in ("clip", "zero_grad")):
+            keys[key] = draw.choice(values)
+    if "checkpoint" not in keys and family not in ("bert", "t5") and way not in ("keep_outputs", "eval_grad") and draw.random() < 0.3:
+        keys.update(checkpoint="full", kv_cache="none")
+    return f"train:{model}", keys
+
+
+def draw_ranks(draw):
+    """One of several ranks that share data, and with fsdp the model."""
+    model = draw.choice(TRAINED)
+    family, keys = draw_shape(draw, model)
+    keys.update(batch=draw.choice([1, 2, 4]), seq=draw.choice([64, 100, 128, 255, 256]))
+    if family == "t5":
+        keys["target"] = draw.choice([16, 40, 64])
+    ranks = draw.choice([2, 3, 4, 8])
+    keys.update(steps=3, optimizer=draw.choice(["adamw", "adamw_fused", "sgd_momentum"]), attention=draw.choice(["fused", "fused", "eager"]),
+                kv_cache="none", dp=ranks, rank=draw.randrange(ranks), fsdp=draw.choice([0, 1, 2, 2]))
+    if family == "bert":
+        del keys["kv_cache"]
+    keys["precision"] = draw.choice(["fp32", "bf16", "bf16_autocast"])
+    if keys["fsdp"] == 0:
+        del keys["fsdp"]
+        if draw.random() < 0.3:
+            keys["bucket_mb"] = draw.choice([1, 5, 100])
+        if draw.random() < 0.3:
+            keys["bucket_view"] = 1
+    else:
+        keys["initialize"] = draw.choice(["deferred", "whole"]) if keys["fsdp"] == 2 else "whole"
+        if keys["precision"] == "fp32":
+            keys["gathered"] = draw.choice(["same", "bf16", "bf16"])
+        if draw.random() < 0.2:
+            keys["reshard"] = 0
+    if family not in ("bert", "t5") and draw.random() < 0.4:
+        keys["checkpoint"] = "full"
+    for key, values in (("clip", [1]), ("accumulate", [2, 3]), ("keep_batch", [0])):
+        if draw.random() < 0.2:
+            keys[key] = draw.choice(values)
+    return f"train:{model}", keys
+
+
+def draw_encoding(draw):
+    """What draw_inference leaves out: encoders, sampling, caches of the longest length."""
+    model = draw.choice(("bert-base", *GENERATING))
+    family, keys = draw_shape(draw, model)
+    batches = [draw.choice([1, 2, 3, 4, 8]) for _ in range(draw.choice([1, 2, 3]))]
+    keys.update(requests=sum(batches), batch=max(batches), batches="/".join(map(str, batches)),
+                seq="/".join(str(draw.choice([17, 33, 64, 100, 128, 255])) for _ in batches),
+                precision=draw.choice(["bf16", "bf16", "fp32"]), attention=draw.choice(["fused", "eager"]))
+    if family == "bert":
+        keys["padding"] = draw.choice([0, 1])
+        keys.update(draw.choice([{"head": "words"}, {"head": "pooled"}, {"embeddings": 1, "padding": 1}]))
+        return f"infer:{model}", keys
+    keys["answers"] = "/".join(str(draw.choice([1, 3, 8, 20])) for _ in batches)
+    if family != "t5":
+        keys["padding"] = draw.choice([0, 1])
+    if family == "t5" or draw.random() < 0.5:
+        keys["sample"] = 1
+    else:
+        keys["kv"] = "preallocated"
+    return f"infer:{model}", keys
+
+
 def draw_inference(draw):
+    """Greedy generation, with and without beams."""
     model = draw.choice(GENERATING)
     family, keys = draw_shape(draw, model)
     batches = [draw.choice([1, 2, 3, 4, 8]) for _ in range(draw.choice([1, 2, 3]))]
@@ -106,11 +224,21 @@ def draw_inference(draw):
     return f"infer:{model}", keys
 
 
-def drawn(seed, train_count, infer_count):
-    for function, count in ((draw_training, train_count), (draw_inference, infer_count)):
-        for index in range(count):
-            name, keys = function(random.Random(f"{function.__name__} {seed} {index}"))
-            yield ",".join([name, *(f"{key}={value}" for key, value in keys.items())])
+DRAWS = {"train": draw_training, "infer": draw_inference, "ways": draw_ways, "ranks": draw_ranks, "encode": draw_encoding}
+
+
+def add_counts(parser, seed, presets):
+    """The options by which `drawn` knows what to draw."""
+    parser.add_argument("--seed", type=int, default=seed)
+    for name, function in DRAWS.items():
+        parser.add_argument(f"--{name}", type=int, default=presets.get(name, 0), metavar="N", help=function.__doc__)
+
+
+def drawn(arguments):
+    for name, function in DRAWS.items():
+        for index in range(getattr(arguments, name)):
+            generator, keys = function(random.Random(f"{function.__name__} {arguments.seed} {index}"))
+            yield ",".join([generator, *(f"{key}={value}" for key, value in keys.items())])
 
 
 def facts_of(path):
@@ -139,12 +267,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simcuda", required=True, metavar="FOLDER")
     parser.add_argument("--out", required=True, metavar="FILE.csv")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--train", type=int, default=100, metavar="N")
-    parser.add_argument("--infer", type=int, default=40, metavar="N")
+    add_counts(parser, 1, {"train": 160, "infer": 80, "ways": 100, "ranks": 60, "encode": 60})
     parser.add_argument("--keep", metavar="FOLDER")
     arguments = parser.parse_args()
-    texts = list(drawn(arguments.seed, arguments.train, arguments.infer))
+    texts = list(drawn(arguments))
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.keep or temporary
         os.makedirs(folder, exist_ok=True)

@@ -16,6 +16,11 @@ def join(rank, size):
             self.held = ()
             return True
 
+        def get_future(self):
+            done = torch.futures.Future()
+            done.set_result(self.held[0])
+            return done
+
     class LoneRank(torch.distributed.ProcessGroup):
         @property
         def group_name(self):

@@ -1,0 +1,149 @@
+"""The models that texts of `train` and `infer` describe, with random weights, and what training adds to them: checkpoints, adapters.
+
+Keys is such a text. Widths and counts are all given in it, since presets of the models are not known here.
+"""
+import functools
+import sys
+
+FAMILIES = {"llama": "Llama", "qwen2.5": "Qwen2", "qwen3": "Qwen3", "mixtral": "Mixtral", "phi": "Phi3", "gemma": "Gemma3Text"}
+ATTENTION = "q_proj", "k_proj", "v_proj", "o_proj"
+MLP = "gate_proj", "up_proj", "down_proj"
+TARGETS = {"qv": ("q_proj", "v_proj"), "attention": ATTENTION, "mlp": MLP, "all": ATTENTION + MLP}
+PHI_TARGETS = {"qv": ("qkv_proj",), "attention": ("qkv_proj", "o_proj"), "mlp": ("gate_up_proj", "down_proj")}
+PHI_TARGETS["all"] = PHI_TARGETS["attention"] + PHI_TARGETS["mlp"]
+
+
+class Keys:
+    """The text's keys. One that nobody asked for is an error at the end."""
+
+    def __init__(self, text):
+        self.generator, rest = text.split(":", 1)
+        self.model, *pairs = rest.split(",")
+        self.family = self.model.split("-")[0]
+        self.values = dict(pair.split("=", 1) for pair in pairs)
+        self.asked = set()
+
+    def word(self, key, preset=""):
+        self.asked.add(key)
+        return self.values.get(key, preset)
+
+    def number(self, key, preset=0):
+        return int(self.word(key, preset))
+
+    def numbers(self, key, preset):
+        return [int(one) for one in self.word(key, preset).split("/")]
+
+    def check(self):
+        left = sorted(set(self.values) - self.asked)
+        if left:
+            sys.exit(f"described_job.py: no program for these keys of {self.generator}: {', '.join(left)}")
+
+
+def is_narrow(keys):
+    """Whether weights have two bytes."""
+    preset = "bf16" if keys.generator == "infer" or "lora" in keys.values else "bf16_autocast"
+    return keys.word("precision", preset) in ("bf16", "bf16_weights_autocast")
+
+
+def llama_like(keys, common):
+    import transformers
+    name = FAMILIES[keys.family]
+    common.update(hidden_size=keys.number("hidden"), num_hidden_layers=keys.number("layers"), num_attention_heads=keys.number("heads"),
+                  num_key_value_heads=keys.number("kv_heads"), intermediate_size=keys.number("ffn"), head_dim=keys.number("head_size"),
+                  max_position_embeddings=4096, pad_token_id=0, tie_word_embeddings=bool(keys.number("tied")))
+    if keys.family == "mixtral":
+        common.update(num_local_experts=keys.number("expert_count"), num_experts_per_tok=keys.number("experts_per_token"))
+    window, every = keys.number("window", 512 if keys.family == "gemma" else 0), keys.number("window_every", 6 if keys.family == "gemma" else 0)
+    if keys.family == "phi":
+        common["sliding_window"] = window or None
+    elif window and keys.family == "llama":
+        name = "Mistral"
+        common["sliding_window"] = window
+    elif window:
+        layers = range(1, keys.number("layers") + 1)
+        common.update(sliding_window=window, use_sliding_window=True,
+                      layer_types=["full_attention" if every and layer % every == 0 else "sliding_attention" for layer in layers])
+    config = getattr(transformers, f"{name}Config")(**common)
+    return getattr(transformers, f"{name.removesuffix('Text')}ForCausalLM")(config)
+
+
+def make_model(keys):
+    import transformers
+    vocabulary, hidden, layers, heads = (keys.number(key) for key in ("vocabulary", "hidden", "layers", "heads"))
+    # No text ends before its time: that word has the least score of equal ones.
+    common = {"attn_implementation": "sdpa" if keys.word("attention", "fused") == "fused" else "eager", "vocab_size": vocabulary,
+              "use_cache": keys.word("kv_cache", "default") == "default", "eos_token_id": vocabulary - 1}
+    if keys.family != "t5":
+        common["bos_token_id"] = 1
+    if keys.family == "gpt2":
+        config = transformers.GPT2Config(n_layer=layers, n_embd=hidden, n_head=heads, n_inner=keys.number("ffn"), **common)
+        return transformers.GPT2LMHeadModel(config)
+    if keys.family == "bert":
+        config = transformers.BertConfig(hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
+                                         intermediate_size=keys.number("ffn"), **common)
+        return transformers.BertForMaskedLM(config)
+    if keys.family == "t5":
+        config = transformers.T5Config(decoder_start_token_id=0, d_model=hidden, d_kv=64, d_ff=keys.number("ffn"), num_layers=layers,
+                                       num_heads=heads, **common)
+        return transformers.T5ForConditionalGeneration(config)
+    return llama_like(keys, common)
+
+
+def saved_products():
+    """PyTorch's selective policy: products and attention keep their results, everything else is computed anew."""
+    import torch
+    from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+    aten = torch.ops.aten
+    kept = {aten.mm.default, aten.addmm.default, aten._scaled_dot_product_flash_attention.default,
+            aten._scaled_dot_product_cudnn_attention.default, aten._scaled_dot_product_efficient_attention.default}
+
+    def policy(context, operator, *arguments, **options):
+        return CheckpointPolicy.MUST_SAVE if operator in kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return functools.partial(create_selective_checkpoint_contexts, policy)
+
+
+def recompute_attention(keys, model):
+    """Only the attention core is checkpointed, as Megatron-LM's selective recomputation does."""
+    from torch.utils.checkpoint import checkpoint as checkpointed
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+    is_fused, module = keys.word("attention", "fused") == "fused", sys.modules[type(model).__module__]
+    core = ALL_ATTENTION_FUNCTIONS["sdpa"] if is_fused else module.eager_attention_forward
+
+    def recomputed(block, query, key, value, mask, **options):
+        return checkpointed(lambda *inputs: core(block, *inputs, mask, **options), query, key, value, use_reentrant=False)
+
+    if is_fused:
+        ALL_ATTENTION_FUNCTIONS["sdpa"] = recomputed
+    else:
+        module.eager_attention_forward = recomputed
+
+
+def checkpoint(keys, model):
+    kind = keys.word("checkpoint", "none")
+    if kind == "none":
+        return
+    if kind == "selective":
+        recompute_attention(keys, model)
+        return
+    reentrant, every = bool(keys.number("reentrant")), keys.number("checkpoint_every", 1)
+    options = {"context_fn": saved_products()} if kind == "keep_products" else {}
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant, **options})
+    if every > 1:
+        for index, block in enumerate(model.transformer.h if keys.family == "gpt2" else model.model.layers):
+            block.gradient_checkpointing = index % every == 0
+    if reentrant:
+        model.enable_input_require_grads()
+
+
+def with_adapters(keys, model):
+    rank = keys.number("lora")
+    if rank == 0:
+        return model
+    from peft import LoraConfig, get_peft_model
+    own = {"gpt2": ("c_attn",), "bert": ("query", "value")}
+    targets = own.get(keys.family) or (PHI_TARGETS if keys.family == "phi" else TARGETS)[keys.word("lora_targets", "qv")]
+    config = LoraConfig(r=rank, lora_alpha=16, lora_dropout=0.05 if keys.number("lora_dropout") else 0.0,
+                        target_modules=list(targets), fan_in_fan_out=keys.family == "gpt2",
+                        modules_to_save=["embed_tokens", "lm_head"] if keys.word("lora_trains") == "embeddings" else None)
+    return get_peft_model(model, config)

@@ -1,0 +1,73 @@
+"""How a rank of many trains a described model: FSDP 1 and 2, DistributedDataParallel. The other ranks are not there (references/lone_rank.py)."""
+import functools
+
+from described_models import is_narrow, make_model
+from references import lone_rank
+
+
+def join(keys):
+    """The rank's process group, and what must live as long. None where there is one rank."""
+    ranks = keys.number("dp", 1)
+    return lone_rank.join(keys.number("rank"), ranks) if ranks > 1 else None
+
+
+def blocks_of(keys, model):
+    if keys.family == "gpt2":
+        return list(model.transformer.h)
+    if keys.family == "bert":
+        return list(model.bert.encoder.layer)
+    if keys.family == "t5":
+        return [*model.encoder.block, *model.decoder.block]
+    return list(model.model.layers)
+
+
+def sharded(keys, model):
+    """fully_shard of each block, then of the rest."""
+    import torch
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    options = {} if keys.number("reshard", 1) else {"reshard_after_forward": False}  # the rest never is, unless told
+    if keys.word("gathered", "same") == "bf16":
+        options["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for block in blocks_of(keys, model):
+        fully_shard(block, **options)
+    fully_shard(model, **options)
+    return model
+
+
+def flattened(keys, model):
+    """FullyShardedDataParallel, a flat parameter for each block."""
+    import torch
+    from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, ShardingStrategy
+    from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+    kind = {type(block) for block in blocks_of(keys, model)}
+    options = {}
+    if keys.word("gathered", "same") == "bf16":
+        options["mixed_precision"] = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16, buffer_dtype=torch.bfloat16)
+    strategy = ShardingStrategy.FULL_SHARD if keys.number("reshard", 1) else ShardingStrategy.SHARD_GRAD_OP
+    policy = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls=kind)
+    return FullyShardedDataParallel(model, sharding_strategy=strategy, use_orig_params=True, auto_wrap_policy=policy,
+                                    device_id=torch.cuda.current_device(), **options)
+
+
+def replicated(keys, model):
+    import torch
+    from torch.nn.parallel import DistributedDataParallel, distributed
+    # It asks whether the ranks' parameters have the same shapes, and of nobody it gets no answer.
+    distributed._verify_param_shape_across_processes = lambda *_: True
+    return DistributedDataParallel(model, device_ids=[torch.cuda.current_device()], bucket_cap_mb=keys.number("bucket_mb") or None,
+                                   gradient_as_bucket_view=bool(keys.number("bucket_view")))
+
+
+def device_model(keys, prepare):
+    """The rank's model. `prepare` gets the model before it is wrapped."""
+    import torch
+    dtype = torch.bfloat16 if is_narrow(keys) else None
+    fsdp, is_deferred = keys.number("fsdp"), keys.word("initialize", "deferred") == "deferred"
+    if fsdp == 2 and is_deferred:
+        with torch.device("meta"):
+            model = make_model(keys).to(dtype=dtype)
+        return sharded(keys, prepare(model.train())).to_empty(device="cuda")
+    model = prepare(make_model(keys).to("cuda", dtype).train())
+    if keys.number("dp", 1) == 1:
+        return model
+    return {0: replicated, 1: flattened, 2: sharded}[fsdp](keys, model)
