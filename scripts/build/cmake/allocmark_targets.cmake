@@ -157,11 +157,6 @@ function(allocmark_test name)
   # Under a sanitizer each test program holds the code of most rooms, 110 MB: GNU ld takes 1.3 s of the processor for it, gold
   # 1.0 s, lld 0.5 s. Libraries are linked as for users.
   target_link_options(${name} PRIVATE ${allocmark_test_linker})
-  # A third of the time to compile a test goes into marking when each temporary of a CHECK begins and ends. Rooms are watched
-  # for uses of such memory, also where a test compiles files of a room.
-  if(ALLOCMARK_SANITIZE MATCHES "address" AND NOT arg_SOURCES MATCHES "${PROJECT_SOURCE_DIR}/(base|workloads|allocators|results|harness)/")
-    target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-address-use-after-scope>)
-  endif()
   if(arg_DEPENDS)
     add_dependencies(${name} ${arg_DEPENDS})
   endif()
