@@ -170,14 +170,19 @@ void Optimizer::step(const std::vector<OptimizedTensor>& tensors) {
   if (kind_ != OptimizerKind::AdamW) return;
   // The foreach implementation makes all denominators at once and drops them from the last to the
   // first.
+  std::vector<Tensor> denominators;
+  const auto let_go = [](std::vector<Tensor> old) {
+    while (!old.empty()) old.pop_back();
+  };
   for (const std::uint64_t width : widths_of(tensors)) {
-    std::vector<Tensor> denominators;
+    std::vector<Tensor> fresh;
     for (const OptimizedTensor& tensor : tensors) {
       if (tensor.width != width) continue;
-      denominators.push_back(pool_->make(tensor.size_bytes(), TensorKind::Workspace));
+      fresh.push_back(pool_->make(tensor.size_bytes(), TensorKind::Workspace));
     }
-    while (!denominators.empty()) denominators.pop_back();
+    let_go(std::exchange(denominators, std::move(fresh)));  // when their name is bound again
   }
+  let_go(std::move(denominators));
 }
 
 }  // namespace allocmark

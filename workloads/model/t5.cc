@@ -28,10 +28,10 @@ void Transformer::make_t5_parameters() {
   const std::uint64_t inner = model.attention_width();
   word_table_ = head_ = add_weight(model.vocabulary * h, model.vocabulary);
   const auto attention = [&](LayerWeights* own, bool has_bias) {
-    own->query = add_weight(h * inner);
-    own->key = add_weight(h * inner);
-    own->value = add_weight(h * inner);
-    own->output = add_weight(inner * h);
+    own->query = add_weight(h * inner, inner);
+    own->key = add_weight(h * inner, inner);
+    own->value = add_weight(h * inner, inner);
+    own->output = add_weight(inner * h, h);
     if (has_bias) own->position_bias = add_weight(kBucketCount * model.head_count, kBucketCount);
     own->first_norm = add_weight(h);
   };
@@ -41,8 +41,8 @@ void Transformer::make_t5_parameters() {
     LayerWeights own, cross;
     attention(&own, i % model.layer_count == 0);
     if (decodes) attention(&cross, false);
-    own.up = add_weight(h * model.ffn);
-    own.down = add_weight(model.ffn * h);
+    own.up = add_weight(h * model.ffn, model.ffn);
+    own.down = add_weight(model.ffn * h, h);
     own.second_norm = add_weight(h);
     layers_.push_back(own);
     layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});

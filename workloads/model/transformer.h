@@ -162,7 +162,8 @@ class Transformer {
 
   // `rows`: of a matrix as PyTorch stores it.
   [[nodiscard]] std::size_t add_weight(std::uint64_t count, std::uint64_t rows = 0);
-  [[nodiscard]] std::size_t add_matrix(std::uint64_t in, std::uint64_t out);
+  // `rows`: of experts their number, since FSDP 2 shares them out whole. 0: as the family has it.
+  [[nodiscard]] std::size_t add_matrix(std::uint64_t in, std::uint64_t out, std::uint64_t rows = 0);
   // The weight's index; its bias is the next one.
   [[nodiscard]] std::size_t add_weight_and_bias(std::uint64_t in, std::uint64_t out);
   [[nodiscard]] Var into_parallel(Var hidden);

@@ -19,19 +19,20 @@ std::size_t Transformer::add_weight(std::uint64_t count, std::uint64_t rows) {
 }
 
 // Of a block, with a bias where its family has one.
-std::size_t Transformer::add_matrix(std::uint64_t in, std::uint64_t out) {
+std::size_t Transformer::add_matrix(std::uint64_t in, std::uint64_t out, std::uint64_t rows) {
   const ModelShape& model = setup_.model;
   if (lora_.bits != WeightBits::Whole) {
     quantize_weight(tape_.pool(), lora_.bits, in * out, &quantized_);
     return tape_.add_parameter({.data = {}, .count = in * out, .width = 2, .trainable = false});
   }
-  const std::size_t index = add_weight(in * out, model.family == ModelFamily::Gpt2 ? in : out);
+  if (rows == 0) rows = model.family == ModelFamily::Gpt2 ? in : out;
+  const std::size_t index = add_weight(in * out, rows);
   if (!model.is_llama_like()) static_cast<void>(add_weight(out));
   return index;
 }
 
 std::size_t Transformer::add_weight_and_bias(std::uint64_t in, std::uint64_t out) {
-  const std::size_t index = add_weight(in * out);
+  const std::size_t index = add_weight(in * out, out);
   static_cast<void>(add_weight(out));
   return index;
 }
@@ -133,8 +134,9 @@ void Transformer::make_mlp_parameters(LayerWeights* own) {
   } else if (model.family == ModelFamily::Mixtral) {
     const bool is_router_last = model.is_latent() || model.head_norms;
     if (!is_router_last) own->router = add_matrix(h, model.expert_count);
-    own->gate = add_matrix(h, 2 * model.ffn * setup_.own_expert_count());
-    own->down = add_matrix(model.ffn, h * setup_.own_expert_count());
+    const std::uint64_t experts = setup_.own_expert_count();
+    own->gate = add_matrix(h, 2 * model.ffn * experts, experts);
+    own->down = add_matrix(model.ffn, h * experts, experts);
     if (is_router_last) own->router = add_matrix(h, model.expert_count);
     if (!model.is_latent()) return;
     // What balances the experts' load.
@@ -151,15 +153,18 @@ void Transformer::make_latent_parameters(LayerWeights* own) {
   const ModelShape& model = setup_.model;
   const std::uint64_t h = model.hidden;
   if (model.query_rank > 0) {
-    own->query_low = add_weight(h * model.query_rank);
+    own->query_low = add_weight(h * model.query_rank, model.query_rank);
     own->query_norm = add_weight(model.query_rank);
   }
-  own->query = add_weight((model.query_rank > 0 ? model.query_rank : h) * model.attention_width());
-  own->key_low = add_weight(h * (model.key_rank + model.rope_size));
+  const std::uint64_t queries = model.attention_width();
+  own->query = add_weight((model.query_rank > 0 ? model.query_rank : h) * queries, queries);
+  own->key_low =
+      add_weight(h * (model.key_rank + model.rope_size), model.key_rank + model.rope_size);
   own->key_norm = add_weight(model.key_rank);
   const std::uint64_t plain = model.head_width() - model.rope_size;
-  own->value = add_weight(model.key_rank * model.head_count * (plain + model.value_size));
-  own->output = add_weight(model.value_width() * h);
+  const std::uint64_t values = model.head_count * (plain + model.value_size);
+  own->value = add_weight(model.key_rank * values, values);
+  own->output = add_weight(model.value_width() * h, h);
 }
 
 void Transformer::make_parameters() {
@@ -198,13 +203,13 @@ void Transformer::make_parameters() {
     }
   }
   if (model.family == ModelFamily::Bert && setup_.has_word_head()) {
-    transform_ = add_weight(h * h);
+    transform_ = add_weight(h * h, h);
     static_cast<void>(add_weight(h));
     transform_norm_ = add_weight(h);
     static_cast<void>(add_weight(h));
     head_bias_ = add_weight(words);
   } else if (model.family == ModelFamily::Bert) {
-    transform_ = add_weight(h * h);  // the pooler
+    transform_ = add_weight(h * h, h);  // the pooler
     static_cast<void>(add_weight(h));
   }
   const bool shares_table = model.tied_head && setup_.parallel.is_first();

@@ -50,8 +50,8 @@ void Transformer::make_vit_parameters() {
   patch_weight_ = add_weight_and_bias(3 * model.patch * model.patch, h);
   // A module's own parameters are moved after those of its children: timm's model has them itself.
   const auto own_parameters = [&] {
-    class_token_ = add_weight(h);
-    position_table_ = add_weight((model.patch_count() + 1) * h);
+    class_token_ = add_weight(h, 1);
+    position_table_ = add_weight((model.patch_count() + 1) * h, 1);
   };
   const bool is_timm = setup_.implementation == Implementation::Timm;
   if (!is_timm) own_parameters();

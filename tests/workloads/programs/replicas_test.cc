@@ -140,3 +140,21 @@ TEST_CASE("replicas that cannot be are refused") {
   refused("dp=4,fsdp=2,replicate=4", "below dp = 4");
   refused("dp=4,implementation=megatron,replicate=2", "1, or fsdp=1 or 2");
 }
+
+// PyTorch 2.11 and transformers 5.17 on simcuda, 2026-11-28 (scripts/record/described_job.py); an
+// H200 took the first to the byte.
+TEST_CASE("fully_shard shares rows out whole, of experts their number and of T5 its widths") {
+  const std::string mixtral =
+      "train:mixtral-8x7b,layers=2,hidden=128,heads=2,ffn=512,kv_heads=1,head_size=64,tied=1,"
+      "vocabulary=5003,batch=4,seq=128,steps=3,attention=fused,kv_cache=none,fsdp=2,";
+  CHECK(requested_peak_of(mixtral + "expert_count=8,experts_per_token=1,optimizer=sgd_momentum,"
+                                    "dp=3,rank=2,precision=bf16_autocast,initialize=whole") ==
+        133'205'272);
+  CHECK(requested_peak_of(mixtral + "expert_count=4,experts_per_token=2,dp=16,rank=9,"
+                                    "precision=fp32,gathered=bf16") == 120'657'960);
+  CHECK(requested_peak_of(mixtral + "expert_count=4,experts_per_token=2,dp=16,rank=1,"
+                                    "precision=bf16") == 121'167'288);
+  CHECK(requested_peak_of("train:t5-small,layers=2,hidden=512,heads=8,ffn=2048,vocabulary=32000,"
+                          "batch=2,seq=64,target=40,steps=3,optimizer=sgd_momentum,kv_cache=none,"
+                          "dp=3,fsdp=2,precision=bf16_autocast,initialize=whole") == 410'011'212);
+}

@@ -378,3 +378,16 @@ TEST_CASE("head_size is that of every head, whatever the model's width") {
             kind_peak(model + ",head_size=64", TensorKind::Parameter) ==
         (2ull * 4096 * 4096 + 2ull * 4096 * 1024) / 2 * 2);
 }
+
+// An H200 with PyTorch 2.11 and transformers 5.17, 2026-11-28 (scripts/record/described_job.py).
+TEST_CASE("products that are kept are not computed again, nor attention in four bytes") {
+  const std::string gpt2 =
+      "train:gpt2-124m,layers=3,hidden=1024,heads=8,ffn=2048,vocabulary=1000,batch=2,seq=255,"
+      "steps=3,precision=fp32,optimizer=sgd_momentum,checkpoint=keep_products,accumulate=2";
+  const std::uint64_t kOneNumber = 4;  // the loss's variable lives a little longer there
+  CHECK(summarize(*open_workload(gpt2, 1)).requested_bytes_peak == 492'599'252 - kOneNumber);
+  const std::string qwen =
+      "train:qwen2.5-0.5b,layers=4,hidden=256,heads=8,ffn=1024,kv_heads=4,head_size=32,tied=1,"
+      "vocabulary=32000,batch=2,seq=256,steps=3,optimizer=sgd_momentum,checkpoint=keep_products";
+  CHECK(summarize(*open_workload(qwen, 1)).requested_bytes_peak == 395'356'360);
+}
