@@ -21,8 +21,7 @@ run_ctest() {
   local preset=$1 xml=$ROOT/build/$1/ctest.xml summary total fails skips
   rm -f "$xml"
   say "testing ($preset)"
-  # One more than there are cores: some tests wait for what they started.
-  ctest --preset "$preset" -j "$(($(nproc) + 1))" --output-junit "$xml" || true
+  ctest --preset "$preset" -j "$(nproc)" --output-junit "$xml" || true
   if [ ! -s "$xml" ] || ! summary=$(python3 "$ROOT/scripts/check/ctest_summary.py" "$xml"); then failed=$((failed + 1)); return; fi
   read -r total fails skips <<<"$summary"
   failed=$((failed + fails)) skipped=$((skipped + skips)) passed=$((passed + total - fails - skips))
