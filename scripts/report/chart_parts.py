@@ -111,9 +111,11 @@ class RowChart:
             self.drawing.text(self.right, self.bottom + 32, title, 11, "end", "soft")
 
     def legend(self, entries):
-        """(word, colour) above the values, from the left; widths are those of common letters."""
-        x = self.left
+        """(word, colour) above the values, from the left; widths are those of common letters. Many begin further left, in smaller letters."""
+        wanted = sum(5.5 * len(word) + 30 for word, _ in entries)
+        x = max(min(self.left, self.style.width - wanted), 12)
+        size = min(1, (self.style.width - x) / max(wanted, 1))
         for word, colour in entries:
             self.drawing.rectangle(x, self.top - 19, 10, 10, colour)
-            self.drawing.text(x + 14, self.top - 10, word, 10.5)
-            x += 5.5 * len(word) + 30
+            self.drawing.text(x + 14, self.top - 10, word, round(10.5 * size, 2))
+            x += (5.5 * len(word) + 30) * size

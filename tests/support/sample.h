@@ -117,7 +117,7 @@ inline CellResult cell() {
   cell.trace_hash = "00000000000000aa";
   cell.placement_hash = "00000000000000bb";
   cell.event_count = 100, cell.allocate_count = 60, cell.deallocate_count = 40;
-  cell.oom_count = 3, cell.skipped_free_count = 2, cell.trial_count = 7, cell.trial_oom_count = 5;
+  cell.oom_count = 255, cell.skipped_free_count = 2, cell.trial_count = 7, cell.trial_oom_count = 5;
   fill_oom(cell);
   cell.capacity_bytes = 9007199254740993u;  // not representable as a double
   cell.requested_bytes_peak = 1000;

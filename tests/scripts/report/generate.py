@@ -32,9 +32,16 @@ def measured_cell():
     return next(line for line in golden_lines() if line["kind"] == "cell" and line["status"] == "ok" and line["oom_count"] == 0)
 
 
+KEYS = "workload", "allocator", "conf", "device", "capacity", "seed", "on_oom"
+DEFINITIONS = "workload_definition", "workload_files"
+
+
 def cell_id(cell):
     """As results/FORMAT.md defines it: FNV-1a over the key's fields as netstrings."""
-    texts = [str(cell[name]).encode() for name in ("workload", "allocator", "conf", "device", "capacity", "seed", "on_oom")]
+    texts = [str(cell[name]).encode() for name in KEYS]
+    definition, files = (cell.get(name) or "" for name in DEFINITIONS)
+    texts += [definition.encode()] if definition or files else []
+    texts += [files.encode()] if files else []
     value = 0xCBF29CE484222325
     for byte in b"".join(b"%d:%s," % (len(text), text) for text in texts):
         value = (value ^ byte) * 0x100000001B3 & (1 << 64) - 1
@@ -115,8 +122,8 @@ def write_folder(folder, lines, timelines=()):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    keys = ("workload", "allocator", "conf", "device", "capacity", "seed", "on_oom", "cell_id", "schema_version")
-    cells = {line["cell_id"]: {"kind": "cell_key", **{name: line[name] for name in keys}} for line in lines[1:]}
+    keys = (*KEYS, *DEFINITIONS, "cell_id", "schema_version")
+    cells = {line["cell_id"]: {"kind": "cell_key", **{name: line[name] for name in keys if name in line}} for line in lines[1:]}
     plan = {"kind": "plan", "schema_version": lines[0]["schema_version"], "title": "generated", "pass_count": 3, "verify": "edges", "timeout_s": 0}
     (folder / "plan.json").write_text(json.dumps({**plan, "cells": list(cells.values())}))
     for timeline in timelines:
