@@ -104,7 +104,8 @@ def main():
     (train if keys.generator == "train" else infer)(keys)
     record_pytorch.mark("end")
     facts = torch.cuda.memory_stats()
-    print("requested", facts["requested_bytes.all.peak"], "reserved", facts["reserved_bytes.all.peak"])
+    if os.environ.get("RANK", keys.word("rank", "0")) == keys.word("rank", "0"):
+        print("requested", facts["requested_bytes.all.peak"], "reserved", facts["reserved_bytes.all.peak"])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
-"""How a rank of many trains a described model: FSDP 1 and 2, DistributedDataParallel. The other ranks are not there (references/lone_rank.py)."""
+"""How a rank of many trains a described model: FSDP 1 and 2, DistributedDataParallel. The other ranks are not there
+(references/lone_rank.py), unless torchrun started them: then it is what they are told to be, with NCCL."""
 import functools
+import os
 
 from described_models import is_narrow, make_model
 from references import lone_rank
@@ -7,8 +9,13 @@ from references import lone_rank
 
 def join(keys):
     """The rank's process group, and what must live as long. None where there is one rank."""
-    ranks = keys.number("dp", 1)
-    return lone_rank.join(keys.number("rank"), ranks) if ranks > 1 else None
+    ranks, rank = keys.number("dp", 1), keys.number("rank")
+    if "WORLD_SIZE" not in os.environ:
+        return lone_rank.join(rank, ranks) if ranks > 1 else None
+    import torch
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    torch.distributed.init_process_group("nccl")
+    return torch.distributed.group.WORLD
 
 
 def blocks_of(keys, model):
