@@ -29,12 +29,13 @@ void ShardedParameters::make_whole(Unit* unit, const std::vector<std::size_t>& p
 void ShardedParameters::make_single_shards() {
   std::map<std::size_t, std::pair<Unit*, std::uint64_t>> shards;
   for (Unit& unit : units_) {
-    for (const Shard& shard : unit.shards) shards[shard.parameter] = {&unit, shard.count};
+    for (const Shard& shard : unit.shards) {
+      const bool is_empty = shard.count == 0;  // padded at once
+      shards[shard.parameter] = {&unit, is_empty ? shard.padded_count : shard.count};
+    }
   }
   for (auto& [parameter, shard] : shards) {
-    shard.first->own.push_back(
-        shard.second == 0 ? Tensor()
-                          : tape_->pool().make(shard.second * width_, TensorKind::Parameter));
+    shard.first->own.push_back(tape_->pool().make(shard.second * width_, TensorKind::Parameter));
   }
 }
 
@@ -46,7 +47,7 @@ void ShardedParameters::pad_shards() {
   for (Unit& unit : units_) {
     for (std::size_t i = 0; i < unit.shards.size(); ++i) {
       const Shard& shard = unit.shards[i];
-      if (shard.count == shard.padded_count) continue;
+      if (shard.count == 0 || shard.count == shard.padded_count) continue;
       unit.own[i] = tape_->pool().make(shard.padded_count * width_, TensorKind::Parameter);
     }
   }

@@ -150,8 +150,12 @@ TEST_CASE("fully_shard shares rows out whole, of experts their number and of T5 
   CHECK(requested_peak_of(mixtral + "expert_count=8,experts_per_token=1,optimizer=sgd_momentum,"
                                     "dp=3,rank=2,precision=bf16_autocast,initialize=whole") ==
         133'205'272);
-  CHECK(requested_peak_of(mixtral + "expert_count=4,experts_per_token=2,dp=16,rank=9,"
-                                    "precision=fp32,gathered=bf16") == 120'657'960);
+  // A rank without experts has room for one, from the beginning.
+  const std::string without = mixtral +
+                              "expert_count=4,experts_per_token=2,dp=16,rank=9,"
+                              "precision=fp32,gathered=bf16";
+  CHECK(requested_peak_of(without) == 120'657'960);
+  CHECK(fingerprint(last_large(sizes_of(without), 1346)) == 0xdd3a9f603554c756u);
   CHECK(requested_peak_of(mixtral + "expert_count=4,experts_per_token=2,dp=16,rank=1,"
                                     "precision=bf16") == 121'167'288);
   CHECK(requested_peak_of("train:t5-small,layers=2,hidden=512,heads=8,ffn=2048,vocabulary=32000,"
