@@ -163,13 +163,11 @@ void drain(int* fd, std::string* text) {
   }
 }
 
-// How a process ended that did not end by itself with an error of ours; empty where it did.
-std::string foreign_end(const ChildOutcome& outcome) {
-  if (outcome.timed_out) return "ended by the limit on its time";
-  if (outcome.signal_number != 0) return "ended by " + signal_name(outcome.signal_number);
-  const bool is_ours = outcome.exit_code >= static_cast<int>(ExitCode::Usage) &&
-                       outcome.exit_code <= static_cast<int>(ExitCode::FileAccess);
-  return is_ours ? "" : fmt::format("ended with exit code {}", outcome.exit_code);
+// Whether it ended by itself, with an error of ours.
+bool has_own_error(const ChildOutcome& outcome) {
+  return !outcome.timed_out && outcome.signal_number == 0 &&
+         outcome.exit_code >= static_cast<int>(ExitCode::Usage) &&
+         outcome.exit_code <= static_cast<int>(ExitCode::FileAccess);
 }
 
 }  // namespace
@@ -329,21 +327,27 @@ std::string quoted_output(const ChildOutcome& outcome) {
   return text.empty() ? "" : "; its last output: " + text;
 }
 
+std::string end_words(const ChildOutcome& outcome) {
+  if (outcome.timed_out) return "ended by the limit on its time";
+  if (outcome.signal_number != 0) return "ended by " + signal_name(outcome.signal_number);
+  return fmt::format("ended with exit code {}", outcome.exit_code);
+}
+
 ErrorText error_of(const ChildOutcome& outcome, std::string_view what) {
   constexpr std::string_view kOwnPrefix = "allocmark: ";
   std::string text = outcome.stderr_tail;
   if (text.starts_with(kOwnPrefix)) text.erase(0, kOwnPrefix.size());
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  const std::string end = foreign_end(outcome);
-  if (end.empty()) return {.what = text};
-  return {.what = fmt::format("{} {}{}{}", what, end, text.empty() ? "" : ": ", text)};
+  if (has_own_error(outcome)) return {.what = text};
+  return {.what =
+              fmt::format("{} {}{}{}", what, end_words(outcome), text.empty() ? "" : ": ", text)};
 }
 
 void rethrow(const ChildOutcome& outcome, std::string_view what) {
   const ErrorText error = error_of(outcome, what);
   constexpr int kNotLoaded = 127;  // what the system's loader ends with
   if (outcome.exit_code == kNotLoaded) throw EnvironmentError(error);
-  if (!foreign_end(outcome).empty()) throw CellsError(error);
+  if (!has_own_error(outcome)) throw CellsError(error);
   switch (static_cast<ExitCode>(outcome.exit_code)) {
     case ExitCode::Usage:
       throw UsageError(error);

@@ -118,6 +118,9 @@ void wait_for_news(std::span<const ChildProcess* const> children,
 // The same behind "; its last output: "; empty where it printed nothing.
 [[nodiscard]] std::string quoted_output(const ChildOutcome& outcome);
 
+// "ended by SIGSEGV", "ended by the limit on its time", "ended with exit code 3".
+[[nodiscard]] std::string end_words(const ChildOutcome& outcome);
+
 // What it said was wrong, in one line without our name. Where a signal, a limit on time or a
 // library ended `what` (as "the search"), that stands before it.
 [[nodiscard]] ErrorText error_of(const ChildOutcome& outcome, std::string_view what);

@@ -43,14 +43,11 @@ std::string end_text(const ChildOutcome& outcome) {
     case JobEnd::Stopped:
       return "interrupted";
     case JobEnd::TimedOut:
-      return "ended by the limit on its time" + quoted_output(outcome);
     case JobEnd::Crashed:
-      return fmt::format("ended by {}{}", signal_name(outcome.signal_number),
-                         quoted_output(outcome));
     case JobEnd::Failed:
       break;
   }
-  return fmt::format("ended with exit code {}{}", outcome.exit_code, quoted_output(outcome));
+  return end_words(outcome) + quoted_output(outcome);
 }
 
 namespace job {

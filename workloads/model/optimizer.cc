@@ -17,45 +17,42 @@ constexpr std::uint64_t kPagedElementsMin = 100'000;
 constexpr std::uint64_t kForeachChunkElements = 65'536;
 
 // Foreach operators take each type by itself, the one that came last first.
-std::vector<std::uint64_t> widths_of(const std::vector<OptimizedTensor>& tensors) {
-  std::vector<std::uint64_t> widths;
+std::vector<std::vector<OptimizedTensor>> types_of(const std::vector<OptimizedTensor>& tensors) {
+  std::vector<std::vector<OptimizedTensor>> types;
   for (const OptimizedTensor& tensor : tensors) {
-    if (std::ranges::find(widths, tensor.width) == widths.end()) {
-      widths.insert(widths.begin(), tensor.width);
-    }
+    auto own =
+        std::ranges::find(types, tensor.width, [](const auto& type) { return type.front().width; });
+    if (own == types.end()) own = types.emplace(types.begin());
+    own->push_back(tensor);
   }
-  return widths;
+  return types;
 }
 
 }  // namespace
 
-// A norm of each tensor, by way of partial sums of all.
-void Optimizer::make_norms(const std::vector<OptimizedTensor>& tensors, std::uint64_t width,
+// A norm of each tensor of one type, by way of partial sums of all.
+void Optimizer::make_norms(const std::vector<OptimizedTensor>& tensors,
                            std::vector<Tensor>* norms) {
-  std::uint64_t count = 0;
   std::uint64_t chunks_max = 0;
   for (const OptimizedTensor& tensor : tensors) {
-    if (tensor.width != width) continue;
-    ++count;
     chunks_max = std::max(chunks_max, divided_up(tensor.count, kForeachChunkElements));
   }
-  const Tensor partial = pool_->make(count * chunks_max * 4, TensorKind::Workspace);
-  for (std::uint64_t i = 0; i < count; ++i) {
-    norms->push_back(pool_->make(width, TensorKind::Workspace));
+  const Tensor partial = pool_->make(tensors.size() * chunks_max * 4, TensorKind::Workspace);
+  for (const OptimizedTensor& tensor : tensors) {
+    norms->push_back(pool_->make(tensor.width, TensorKind::Workspace));
   }
 }
 
 void Optimizer::clip(const std::vector<OptimizedTensor>& tensors, bool are_shards) {
   if (tensors.empty()) return;
-  const std::vector<std::uint64_t> widths = widths_of(tensors);
-  const std::uint64_t width = std::ranges::max(widths);
+  const std::uint64_t width = std::ranges::max(tensors, {}, &OptimizedTensor::width).width;
   const auto scratch = [this](std::uint64_t size_bytes) {
     return pool_->make(size_bytes, TensorKind::Workspace);
   };
   Tensor total;
   {
     std::vector<Tensor> norms;
-    for (const std::uint64_t own : widths) make_norms(tensors, own, &norms);
+    for (const std::vector<OptimizedTensor>& type : types_of(tensors)) make_norms(type, &norms);
     {
       const std::uint64_t stacked_bytes = tensors.size() * width;
       const Tensor stacked = scratch(stacked_bytes);
@@ -115,19 +112,18 @@ void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, bool on
     // The two tables of 256 values, signed and not.
     for (int i = 0; i < 2; ++i) states_.push_back(pool_->make(1024, TensorKind::OptimizerState));
   }
-  std::vector<OptimizedTensor> ordered = tensors;
   if (kind_ == OptimizerKind::SgdMomentum) {  // made by the foreach operators themselves
-    const std::vector<std::uint64_t> widths = widths_of(tensors);
-    std::ranges::stable_sort(ordered, {}, [&](const OptimizedTensor& tensor) {
-      return std::ranges::find(widths, tensor.width) - widths.begin();
-    });
+    for (const std::vector<OptimizedTensor>& type : types_of(tensors)) {
+      for (const OptimizedTensor& tensor : type) {
+        states_.push_back(pool_->make(tensor.size_bytes(), TensorKind::OptimizerState));
+      }
+    }
+    return;
   }
-  for (const OptimizedTensor& tensor : ordered) {
+  for (const OptimizedTensor& tensor : tensors) {
     switch (kind_) {
       case OptimizerKind::Sgd:
-        break;
       case OptimizerKind::SgdMomentum:
-        states_.push_back(pool_->make(tensor.size_bytes(), TensorKind::OptimizerState));
         break;
       case OptimizerKind::AdamW8bit:
       case OptimizerKind::PagedAdamW8bit:
@@ -174,10 +170,9 @@ void Optimizer::step(const std::vector<OptimizedTensor>& tensors) {
   const auto let_go = [](std::vector<Tensor> old) {
     while (!old.empty()) old.pop_back();
   };
-  for (const std::uint64_t width : widths_of(tensors)) {
+  for (const std::vector<OptimizedTensor>& type : types_of(tensors)) {
     std::vector<Tensor> fresh;
-    for (const OptimizedTensor& tensor : tensors) {
-      if (tensor.width != width) continue;
+    for (const OptimizedTensor& tensor : type) {
       fresh.push_back(pool_->make(tensor.size_bytes(), TensorKind::Workspace));
     }
     let_go(std::exchange(denominators, std::move(fresh)));  // when their name is bound again

@@ -51,8 +51,7 @@ class Optimizer {
   void clear() { states_.clear(); }
 
  private:
-  void make_norms(const std::vector<OptimizedTensor>& tensors, std::uint64_t width,
-                  std::vector<Tensor>* norms);
+  void make_norms(const std::vector<OptimizedTensor>& tensors, std::vector<Tensor>* norms);
   void make_8bit_states(std::uint64_t count);
   void make_two_states(std::uint64_t count, std::uint64_t width);
   void loop(const std::vector<OptimizedTensor>& tensors);

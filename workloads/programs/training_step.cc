@@ -159,10 +159,9 @@ void Training::save() {
   batch_->mark("save");
   if (config_.save == SaveKind::Cast) {
     std::vector<Tensor> copies;
-    for (const std::size_t index : model_->ordered_parameters()) {
-      const Parameter& parameter = tape().parameters()[index];
-      if (parameter.width == 2) continue;  // to() gives what it got
-      copies.push_back(pool_->make(parameter.count * 2, TensorKind::Workspace));
+    for (const OptimizedTensor& tensor : sizes_of(model_->ordered_parameters())) {
+      if (tensor.width == 2) continue;  // to() gives what it got
+      copies.push_back(pool_->make(tensor.count * 2, TensorKind::Workspace));
     }
     batch_->sync();
     for (Tensor& copy : copies) copy.reset();
@@ -188,10 +187,10 @@ void Training::resume() {
   batch_->mark("resume");
   const bool on_device = config_.resume == ResumeKind::Device;
   std::vector<Tensor> loaded;
-  for (const std::size_t index : model_->ordered_parameters()) {
-    if (!on_device) break;
-    const Parameter& parameter = tape().parameters()[index];
-    loaded.push_back(pool_->make(parameter.count * parameter.width, TensorKind::Workspace));
+  if (on_device) {
+    for (const OptimizedTensor& tensor : sizes_of(model_->ordered_parameters())) {
+      loaded.push_back(pool_->make(tensor.size_bytes(), TensorKind::Workspace));
+    }
   }
   optimizer_.load_states(optimized(), on_device);
   batch_->sync();
