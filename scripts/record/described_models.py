@@ -2,8 +2,9 @@
 
 Keys is such a text. Widths and counts are all given in it, since presets of the models are not known here.
 """
-import functools
 import sys
+
+from references.models import recompute_attention, saved_products
 
 FAMILIES = {"llama": "Llama", "qwen2.5": "Qwen2", "qwen3": "Qwen3", "mixtral": "Mixtral", "phi": "Phi3", "gemma": "Gemma3Text"}
 ATTENTION = "q_proj", "k_proj", "v_proj", "o_proj"
@@ -89,42 +90,12 @@ def make_model(keys):
     return llama_like(keys, common)
 
 
-def saved_products():
-    """PyTorch's selective policy: products and attention keep their results, everything else is computed anew."""
-    import torch
-    from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
-    aten = torch.ops.aten
-    kept = {aten.mm.default, aten.addmm.default, aten._scaled_dot_product_flash_attention.default,
-            aten._scaled_dot_product_cudnn_attention.default, aten._scaled_dot_product_efficient_attention.default}
-
-    def policy(context, operator, *arguments, **options):
-        return CheckpointPolicy.MUST_SAVE if operator in kept else CheckpointPolicy.PREFER_RECOMPUTE
-
-    return functools.partial(create_selective_checkpoint_contexts, policy)
-
-
-def recompute_attention(keys, model):
-    """Only the attention core is checkpointed, as Megatron-LM's selective recomputation does."""
-    from torch.utils.checkpoint import checkpoint as checkpointed
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-    is_fused, module = keys.word("attention", "fused") == "fused", sys.modules[type(model).__module__]
-    core = ALL_ATTENTION_FUNCTIONS["sdpa"] if is_fused else module.eager_attention_forward
-
-    def recomputed(block, query, key, value, mask, **options):
-        return checkpointed(lambda *inputs: core(block, *inputs, mask, **options), query, key, value, use_reentrant=False)
-
-    if is_fused:
-        ALL_ATTENTION_FUNCTIONS["sdpa"] = recomputed
-    else:
-        module.eager_attention_forward = recomputed
-
-
 def checkpoint(keys, model):
     kind = keys.word("checkpoint", "none")
     if kind == "none":
         return
     if kind == "selective":
-        recompute_attention(keys, model)
+        recompute_attention(sys.modules[type(model).__module__], keys.word("attention", "fused") == "fused")
         return
     reentrant, every = bool(keys.number("reentrant")), keys.number("checkpoint_every", 1)
     options = {"context_fn": saved_products()} if kind == "keep_products" else {}

@@ -1,6 +1,7 @@
 """What the recorded programs are made of: models from their configuration with random weights, batches of random tokens, and the
 loops around them. Needs PyTorch and transformers only when a function is called."""
 import contextlib
+import functools
 
 
 def device_model(model, dtype=None):
@@ -22,6 +23,35 @@ def train(recording, model, optimizer, batches, autocast=None, accumulate=1):
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
     recording.mark("end")
+
+
+def saved_products():
+    """PyTorch's selective policy: products and attention keep their results, everything else is computed anew."""
+    import torch
+    from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+    aten = torch.ops.aten
+    kept = {aten.mm.default, aten.addmm.default, aten._scaled_dot_product_flash_attention.default,
+            aten._scaled_dot_product_cudnn_attention.default, aten._scaled_dot_product_efficient_attention.default}
+
+    def policy(context, operator, *arguments, **options):
+        return CheckpointPolicy.MUST_SAVE if operator in kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return functools.partial(create_selective_checkpoint_contexts, policy)
+
+
+def recompute_attention(module, is_fused):
+    """Only the attention core of the models in transformers' `module` is checkpointed, as Megatron-LM's selective recomputation does."""
+    from torch.utils.checkpoint import checkpoint
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+    core = ALL_ATTENTION_FUNCTIONS["sdpa"] if is_fused else module.eager_attention_forward
+
+    def recomputed(block, query, key, value, mask, **options):
+        return checkpoint(lambda *inputs: core(block, *inputs, mask, **options), query, key, value, use_reentrant=False)
+
+    if is_fused:
+        ALL_ATTENTION_FUNCTIONS["sdpa"] = recomputed
+    else:
+        module.eager_attention_forward = recomputed
 
 
 def generate(recording, model, vocabulary, batch, prompts, new_tokens):

@@ -1,5 +1,5 @@
 """Training set-ups: scaled losses, padding, checkpoints, optimizers, evaluation, leaks, resuming, adapters."""
-from references.models import device_model, gpt2, llama, padded, tokens, train
+from references.models import device_model, gpt2, llama, padded, recompute_attention, saved_products, tokens, train
 
 
 def gpt2_fp16_scaler(recording):
@@ -78,15 +78,8 @@ def gpt2_ckpt_attention(recording):
     """GPT-2 124M, batch 8 x 512, bf16 autocast, only the attention core (scores, softmax, dropout, product) checkpointed,
     as Megatron's selective recompute does, eager attention, no KV cache, AdamW (foreach), 3 steps."""
     import torch
-    from torch.utils.checkpoint import checkpoint
     from transformers.models.gpt2 import modeling_gpt2
-    core = modeling_gpt2.eager_attention_forward
-
-    def recomputed(module, query, key, value, attention_mask, **arguments):
-        return checkpoint(lambda q, k, v: core(module, q, k, v, attention_mask, **arguments), query, key, value,
-                          use_reentrant=False)
-
-    modeling_gpt2.eager_attention_forward = recomputed
+    recompute_attention(modeling_gpt2, is_fused=False)
     model = device_model(gpt2("eager", use_cache=False))
     train(recording, model, torch.optim.AdamW(model.parameters()), [tokens(50257, 8, 512)] * 3, torch.bfloat16)
 
@@ -94,21 +87,10 @@ def gpt2_ckpt_attention(recording):
 def llama_ckpt_selective(recording):
     """Llama-shaped 8 x 2048, batch 2 x 1024, pure bf16, selective checkpointing (matrix products and attention kept),
     AdamW (fused), sdpa, 3 steps."""
-    import functools
-
     import torch
-    from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
-    kept = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default,
-            torch.ops.aten._scaled_dot_product_flash_attention.default,
-            torch.ops.aten._scaled_dot_product_cudnn_attention.default,
-            torch.ops.aten._scaled_dot_product_efficient_attention.default}
-
-    def policy(context, op, *args, **kwargs):
-        return CheckpointPolicy.MUST_SAVE if op in kept else CheckpointPolicy.PREFER_RECOMPUTE
-
     model = device_model(llama("sdpa"), torch.bfloat16)
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={
-        "use_reentrant": False, "context_fn": functools.partial(create_selective_checkpoint_contexts, policy)})
+        "use_reentrant": False, "context_fn": saved_products()})
     train(recording, model, torch.optim.AdamW(model.parameters(), fused=True), [tokens(32000, 2, 1024)] * 3)
 
 
