@@ -11,6 +11,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import described_images
 import record_pytorch
 from described_models import Keys, is_narrow, make_model
 from described_training import train
@@ -99,9 +100,16 @@ def main():
     import torch
     torch.manual_seed(1)
     keys = Keys(sys.argv[1])
-    if keys.generator not in ("train", "infer"):
-        sys.exit(f"described_job.py: {keys.generator}: wanted train or infer")
-    (train if keys.generator == "train" else infer)(keys)
+    if keys.generator not in ("train", "infer", "unet"):
+        sys.exit(f"described_job.py: {keys.generator}: wanted train, infer or unet")
+    if keys.family in ("dit", "unet"):
+        described_images.train_noise(keys)
+    elif keys.generator == "train":
+        train(keys)
+    elif keys.family == "vit":
+        described_images.classify(keys, torch.bfloat16 if is_narrow(keys) else None)
+    else:
+        infer(keys)
     record_pytorch.mark("end")
     facts = torch.cuda.memory_stats()
     if os.environ.get("RANK", keys.word("rank", "0")) == keys.word("rank", "0"):

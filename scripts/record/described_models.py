@@ -4,6 +4,7 @@ Keys is such a text. Widths and counts are all given in it, since presets of the
 """
 import sys
 
+import described_images
 from references.models import recompute_attention, saved_products
 
 FAMILIES = {"llama": "Llama", "qwen2.5": "Qwen2", "qwen3": "Qwen3", "mixtral": "Mixtral", "phi": "Phi3", "gemma": "Gemma3Text"}
@@ -19,7 +20,7 @@ class Keys:
 
     def __init__(self, text):
         self.generator, rest = text.split(":", 1)
-        self.model, *pairs = rest.split(",")
+        self.model, *pairs = (f"unet,{rest}" if self.generator == "unet" else rest).split(",")
         self.family = self.model.split("-")[0]
         self.values = dict(pair.split("=", 1) for pair in pairs)
         self.asked = set()
@@ -70,6 +71,8 @@ def llama_like(keys, common):
 
 def make_model(keys):
     import transformers
+    if keys.family == "vit":
+        return described_images.vit(keys)
     vocabulary, hidden, layers, heads = (keys.number(key) for key in ("vocabulary", "hidden", "layers", "heads"))
     # No text ends before its time: that word has the least score of equal ones.
     common = {"attn_implementation": "sdpa" if keys.word("attention", "fused") == "fused" else "eager", "vocab_size": vocabulary,

@@ -3,8 +3,9 @@ import contextlib
 import functools
 import io
 
+import described_images
 import record_pytorch
-from described_models import checkpoint, with_adapters
+from described_models import checkpoint, is_narrow, with_adapters
 from described_ranks import device_model, join
 
 
@@ -26,6 +27,8 @@ def positions_of_texts(count, length):
 def batches(keys):
     """Makes the inputs of one pass, of the preset number of sequences or of another."""
     import torch
+    if keys.family == "vit":
+        return described_images.classified_batches(keys, torch.bfloat16 if is_narrow(keys) else None)
     vocabulary, preset, lengths = keys.number("vocabulary"), keys.number("batch"), keys.numbers("seq", "64")
     mask, target, is_packed, made = keys.word("attention_mask", "none"), keys.number("target", 128), keys.number("packed"), 0
 

@@ -224,7 +224,51 @@ def draw_inference(draw):
     return f"infer:{model}", keys
 
 
-DRAWS = {"train": draw_training, "infer": draw_inference, "ways": draw_ways, "ranks": draw_ranks, "encode": draw_encoding}
+def draw_vit(draw):
+    heads, head = draw.choice([2, 3, 4, 6, 8]), draw.choice([32, 64, 64, 80])
+    side, patch = draw.choice([(64, 8), (96, 16), (224, 16), (224, 16), (224, 32), (384, 16), (224, 14), (160, 16)])
+    keys = {"layers": draw.randint(2, 4), "hidden": heads * head, "heads": heads, "ffn": draw.choice([2, 4]) * heads * head, "image": side,
+            "patch": patch, "classes": draw.choice([10, 100, 1000])}
+    if draw.random() < 0.25:
+        batches = [draw.choice([1, 2, 4, 8, 17, 32]) for _ in range(draw.choice([1, 2, 3]))]
+        keys.update(requests=sum(batches), batch=max(batches), batches="/".join(map(str, batches)), precision=draw.choice(["bf16", "fp32"]),
+                    attention=draw.choice(["fused", "eager"]))
+        return "infer:vit-base", keys
+    keys.update(batch=draw.choice([1, 2, 4, 8, 16, 32]), steps=3, precision=draw.choice(["bf16_autocast", "bf16_autocast", "bf16", "fp32", "fp16_autocast"]),
+                optimizer=draw.choice(["adamw", "adamw_fused", "sgd_momentum"]))
+    if draw.random() < 0.3 and keys["precision"] != "fp16_autocast":
+        keys.update(implementation="timm")
+    else:
+        keys["attention"] = draw.choice(["fused", "fused", "eager"])
+        if draw.random() < 0.25:
+            keys["checkpoint"] = "full"
+    for key, values in (("clip", [1]), ("accumulate", [2, 3]), ("zero_grad", ["before_backward", "zeros", "never"]), ("keep_batch", [0])):
+        if draw.random() < 0.2:
+            keys[key] = draw.choice(values)
+    return "train:vit-base", keys
+
+
+def draw_images(draw):
+    """Images: ViT, and diffusion by a DiT or a UNet."""
+    kind = draw.choice(["vit", "vit", "dit", "unet", "unet"])
+    if kind == "vit":
+        return draw_vit(draw)
+    shared = {"batch": draw.choice([2, 4, 8, 16, 32]), "steps": 3, "precision": draw.choice(["bf16_autocast", "fp32"]),
+              "optimizer": draw.choice(["adamw", "adamw_fused", "sgd"])}
+    if kind == "dit":
+        heads, head = draw.choice([2, 4, 6, 8]), draw.choice([32, 64, 72])
+        keys = {"layers": draw.randint(2, 4), "hidden": heads * head, "heads": heads, "ffn": 4 * heads * head, "image": draw.choice([16, 32, 64]),
+                "patch": draw.choice([2, 4, 8]), "classes": 1000}
+        return "train:dit-s", {**keys, **shared}
+    widths = draw.choice([[64, 128], [128, 128], [64, 64, 128], [128, 256, 256], [64, 128, 256], [128, 256, 512], [64, 128, 256, 256], [320, 640],
+                          [192, 384], [128, 128, 256, 512]])
+    keys = {"channels": "/".join(map(str, widths)), "attention": "/".join(str(draw.choice([0, 0, 1])) if index else "0" for index in range(len(widths))),
+            "image": draw.choice([32, 64, 64, 128]), "blocks": draw.choice([1, 2, 2])}
+    return "unet", {**keys, **shared}
+
+
+DRAWS = {"train": draw_training, "infer": draw_inference, "ways": draw_ways, "ranks": draw_ranks, "encode": draw_encoding,
+         "images": draw_images}
 
 
 def add_counts(parser, seed, presets):
@@ -238,7 +282,8 @@ def drawn(arguments):
     for name, function in DRAWS.items():
         for index in range(getattr(arguments, name)):
             generator, keys = function(random.Random(f"{function.__name__} {arguments.seed} {index}"))
-            yield ",".join([generator, *(f"{key}={value}" for key, value in keys.items())])
+            begin = generator + ("," if ":" in generator else ":")
+            yield begin + ",".join(f"{key}={value}" for key, value in keys.items())
 
 
 def facts_of(path):

@@ -81,7 +81,7 @@ def dit(layers, hidden, heads, side=32, patch=2, channels=4, classes=1000):
     return Model()
 
 
-def train_dit(recording, model, batch, optimizer, autocast, steps):
+def train_dit(recording, model, batch, optimizer, autocast, steps, side=32):
     """Noise is predicted; the variance that the model also gives has no part in the loss."""
     import contextlib
 
@@ -89,7 +89,7 @@ def train_dit(recording, model, batch, optimizer, autocast, steps):
     dtype = next(model.parameters()).dtype
     for step in range(steps):
         recording.mark(f"step{step}")
-        images = torch.randn(batch, 4, 32, 32, device="cuda", dtype=dtype)
+        images = torch.randn(batch, 4, side, side, device="cuda", dtype=dtype)
         noise = torch.randn_like(images)
         times = torch.randint(0, 1000, (batch,), device="cuda")
         labels = torch.randint(0, 1000, (batch,), device="cuda")
