@@ -149,7 +149,7 @@ constexpr std::array kDriverAnchors = {
     Anchor{"Failed to CUDA calloc {}"},
     Anchor{"Failed to CUDA calloc async {}"},
     Anchor{"Failed to CUDA malloc {}"}};
-constexpr std::array kDriverBefore = {Pattern{Free, "Free memory: {} - Requested memory"}};
+constexpr std::array kDriverBefore = {Pattern{Free, "Free memory: {} ~ Requested memory"}};
 
 constexpr std::array kVllmPoolAnchors = {Anchor{"out of memory at ~ cumem_allocator"}};
 

@@ -21,7 +21,4 @@ struct PlainText {
 
 [[nodiscard]] PlainText plain_text(std::string_view source, std::size_t mark_bytes = 0);
 
-// Bytes at the head of a line that a log put there: times, levels, "[rank3]:", "(pid=7)", "#", ">".
-[[nodiscard]] std::size_t log_prefix(std::string_view line);
-
 }  // namespace allocmark::message

@@ -106,7 +106,19 @@ TEST_CASE("what a log puts before each line does not count") {
                                  "12: ",
                                  "127: ",
                                  "Mar 01 12:00:01 node-7 python3[1234]: ",
-                                 "Nov  3 02:10:59 gpu01.lab kubelet[88]: "}) {
+                                 "Nov  3 02:10:59 gpu01.lab kubelet[88]: ",
+                                 "2026-02-11T12:56:42+0100 gpu01 python3[88]: ",
+                                 "2026-02-11T12:56:42.782123456Z stderr P ",
+                                 "[pod/trainer-0/pytorch] ",
+                                 "[2026-02-11, 12:56:42 UTC] {subprocess.py:93} INFO - ",
+                                 "worker-12: ",
+                                 "gpu01.lab: [rank3]: ",
+                                 "trainer_1  | ",
+                                 "+ ",
+                                 "+",
+                                 "- ",
+                                 "> + ",
+                                 "! "}) {
     INFO(head);
     check_whole(wrapped(kMessage, 60, head, true));
     check_whole(head + "step 7\n" + head + kMessage + "\n" + head + "exit 1");
