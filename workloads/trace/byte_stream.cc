@@ -39,6 +39,23 @@ Packing packing_of_bytes(std::string_view bytes) {
   return Packing::Plain;
 }
 
+struct OtherPacker {
+  std::string_view head;
+  std::string_view program;
+};
+constexpr std::array kOtherPackers = {OtherPacker{"\xfd\x37zX", "xz"}, OtherPacker{"BZh", "bzip2"},
+                                      OtherPacker{"\x04\x22\x4d\x18", "lz4"}};
+
+void refuse_other_packers(std::string_view bytes, const std::string& path) {
+  for (const auto& [head, program] : kOtherPackers) {
+    if (!bytes.starts_with(head)) continue;
+    throw UsageError({.what = fmt::format("a file packed with {} is not read", program),
+                      .where = path,
+                      .wanted = "a plain file, or one packed with gzip or zstd",
+                      .next = fmt::format("unpack it: {} -d FILE", program)});
+  }
+}
+
 [[noreturn]] void throw_unwritable(const std::string& path, const std::string& reason) {
   throw FileError({.what = "cannot write file",
                    .where = path,
@@ -156,6 +173,7 @@ ByteReader::ByteReader(const std::string& path, const InputKind& kind)
     if (more == 0) break;
     count += more;
   }
+  refuse_other_packers({first.data(), count}, path);
   state_->packing = packing_of_bytes({first.data(), count});
   if (state_->packing != Packing::Plain) state_->packed.resize(kChunkBytes);
   if (state_->packing == Packing::Gzip) inflateInit2(&state_->gzip, kGzipWindowBits);

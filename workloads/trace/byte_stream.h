@@ -13,7 +13,8 @@
 
 namespace allocmark {
 
-// Reads. Throws FileError where the file cannot be opened or read.
+// Reads. Throws FileError where the file cannot be opened or read, UsageError where another program
+// packed it.
 class ByteReader {
  public:
   explicit ByteReader(const std::string& path, const InputKind& kind = kTraceInput);

@@ -53,6 +53,7 @@ struct FoundMessages {
   std::uint64_t dropped_count = 0;  // different ones beyond kMessageCountMax
   std::uint64_t size_bytes = 0;     // of the text
   std::string head{};               // its first bytes
+  std::string damage{};             // why it was not read to its end; empty where it was
 };
 
 inline constexpr std::size_t kMessageCountMax = 64;

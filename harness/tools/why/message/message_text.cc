@@ -71,8 +71,10 @@ std::string source_of(const Message& message) {
   return text;
 }
 
-std::vector<std::string> facts_of(const Answered& one) {
+std::vector<std::string> facts_of(const FoundMessages& found, const Answered& one) {
   std::vector<std::string> facts = one.verdict.facts;
+  if (!found.damage.empty())
+    facts.push_back(fmt::format("Not all of the text was read: {}.", found.damage));
   for (const std::string& text : one.verdict.contradictions)
     facts.push_back(fmt::format("These figures contradict each other: {}.", text));
   if (std::ranges::any_of(one.message->figures,
@@ -139,7 +141,7 @@ std::string to_text(const FoundMessages& found, std::string_view name) {
   if (!rows.empty()) text += "\nWhat the message says:\n";
   for (const Row& row : rows)
     text += fmt::format("  {:>13}  {:<16}  {}\n", row.printed, row.label, row.meaning);
-  const std::vector<std::string> facts = facts_of(first);
+  const std::vector<std::string> facts = facts_of(found, first);
   if (!facts.empty()) text += "\nWhat follows:\n";
   for (const std::string& fact : facts) text += fmt::format("  {}\n", fact);
   if (!first.remedy.changes.empty()) text += "\nWhat can be changed:\n";
@@ -159,6 +161,7 @@ std::string to_json(const FoundMessages& found, std::string_view name) {
   json["other_messages"] = nlohmann::ordered_json::array();
   for (std::size_t i = 1; i < all.size(); ++i) json["other_messages"].push_back(facts_json(all[i]));
   json["dropped_count"] = found.dropped_count;
+  json["damage"] = found.damage;
   return json_text(json, 1) + "\n";
 }
 
@@ -171,7 +174,7 @@ std::string to_markdown(const FoundMessages& found, std::string_view name) {
   if (!rows.empty()) text += "\n| figure | as printed | what it is |\n| --- | --: | --- |\n";
   for (const Row& row : rows)
     text += fmt::format("| {} | {} | {} |\n", row.label, row.printed, row.meaning);
-  std::vector<std::string> points = facts_of(first);
+  std::vector<std::string> points = facts_of(found, first);
   points.insert(points.end(), first.remedy.changes.begin(), first.remedy.changes.end());
   if (!points.empty()) text += "\n";
   for (const std::string& point : points) text += fmt::format("- {}\n", point);

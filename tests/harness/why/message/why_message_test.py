@@ -4,10 +4,13 @@ verdict against what `allocmark run` says of the same situation.
 
 usage: why_message_test.py ALLOCMARK
 """
+import bz2
 import gzip
 import json
+import lzma
 import os
 import pty
+import random
 import subprocess
 import sys
 import tempfile
@@ -144,6 +147,17 @@ class Inputs(Base):
         self.assertIn("pickle.dump(json.load", self.why(self.file('{"segments": [], "device_traces": []}'), code=2))
         (self.folder / "oom.pickle").write_bytes(Path(SNAPSHOT).read_bytes())
         self.assertIn("self-check", self.why(str(self.folder / "oom.pickle")))  # packed, and its name does not say so
+
+    def test_a_message_of_a_file_that_is_cut_comes_with_the_damage(self):
+        # What does not pack well, so that the message is not in what is cut.
+        path = self.file(gzip.compress(CACHED.encode() + b"\n" + random.Random(3).randbytes(100_000).hex().encode())[:-5000], "cut.gz")
+        self.assertIn("Not all of the text was read: the gzip data end in mid-stream.", self.why(path))
+        self.assertEqual(json.loads(self.why(path, "--format", "json"))["damage"], "the gzip data end in mid-stream")
+        self.assertEqual(self.facts(CACHED)["damage"], "")
+
+    def test_a_file_that_another_program_packed_is_named(self):
+        self.assertIn("xz -d", self.why(self.file(lzma.compress(CACHED.encode()), "log.xz"), code=2))
+        self.assertIn("bzip2 -d", self.why(self.file(bz2.compress(CACHED.encode()), "log.bz2"), code=2))
 
     def test_a_message_is_found_at_the_end_of_a_log_of_many_megabytes(self):
         path = self.folder / "big.log"
