@@ -12,6 +12,7 @@ constexpr std::size_t kBracketMax = 100;
 constexpr std::size_t kHostMax = 64;
 // Marks of diffs and quotes. Dashes also begin items of a list, and figures below zero.
 constexpr std::string_view kParagraphMarks = "+-!;:%~=";
+constexpr std::array<std::string_view, 3> kFixedMarks = {"//", "<stderr>:", "<stdout>:"};
 constexpr std::array<std::string_view, 10> kLevels = {
     "error", "info", "warning", "warn", "critical", "debug", "fatal", "trace", "stderr", "stdout"};
 // Behind a time alone: a word may be wrapped so that one letter begins a line.
@@ -92,17 +93,31 @@ std::size_t system_log(std::string_view line) {
     if (begin == std::string_view::npos) return 0;
     end = std::min(line.find(' ', begin), line.size());
     words[count++] = line.substr(begin, end - begin);
-    if (count == 3 && is_time(words[0]) && words[2].ends_with("]:")) return end;
+    if (count == 3 && is_time(words[0]) && words[2].front() != '[' && words[2].ends_with("]:"))
+      return end;
   }
   const bool is_month = std::ranges::find(kMonths, words[0]) != kMonths.end();
   const bool is_day = word_is_digits(words[1]) && words[1].size() <= 2;
   return is_month && is_day && is_time(words[2]) && words[4].ends_with(':') ? end : 0;
 }
 
-// "12:", which srun -l puts before the lines of task 12.
-bool is_task(std::string_view word) {
-  return word.size() >= 2 && word.size() <= 5 && word.ends_with(':') &&
-         word_is_digits(word.substr(0, word.size() - 1));
+// Past "12:", which srun -l puts before the lines of task 12; 0 where the line does not begin so.
+std::size_t task(std::string_view line) {
+  constexpr std::size_t kDigitsMax = 4;
+  const std::size_t end = std::min(line.find_first_not_of("0123456789"), line.size());
+  const bool is_task = end > 0 && end <= kDigitsMax && end < line.size() && line[end] == ':' &&
+                       (end + 1 == line.size() || line[end + 1] <= ' ');
+  return is_task ? end + 1 : 0;
+}
+
+// Whether the bracket is of one process among several: "[rank3]:", "[1,3]" before "<stderr>:",
+// "(pid=7)", "[pod/trainer-0/pytorch]".
+bool is_speaker(std::string_view bracket, std::string_view behind) {
+  if (bracket[0] == '(' || bracket.starts_with("[pod/")) return true;
+  if (!bracket.ends_with("]:") && !behind.starts_with("<std")) return false;
+  const std::string_view inside = bracket.substr(1, bracket.find(']') - 1);
+  return !inside.empty() && digit(inside.back()) &&
+         inside.find_first_of(" :./") == std::string_view::npos;
 }
 
 // "worker-12:" of pdsh and DeepSpeed.
@@ -110,7 +125,7 @@ std::string_view host(std::string_view line) {
   const std::string_view word = line.substr(0, std::min(line.find(' '), line.size()));
   const bool is_host = word.size() <= kHostMax && word.ends_with(':') &&
                        std::ranges::any_of(word, digit) &&
-                       word.find_first_of("/\"'(") == std::string_view::npos;
+                       word.find_first_of("/\"'([{<") == std::string_view::npos;
   return is_host ? word : std::string_view();
 }
 
@@ -136,7 +151,7 @@ std::size_t shared_mark(std::string_view line, std::string_view near) {
   if (line[0] == near[0] && kParagraphMarks.find(line[0]) != std::string_view::npos)
     return begin + 1;
   const std::string_view name = host(line);
-  return have_one_shape(name, host(near)) ? begin + name.size() : 0;
+  return !name.empty() && have_one_shape(name, host(near)) ? begin + name.size() : 0;
 }
 
 }  // namespace
@@ -148,12 +163,17 @@ std::size_t colour(std::string_view text) {
   return end != std::string_view::npos && end > 1 && text[end] == 'm' ? end + 1 : 0;
 }
 
-std::size_t log_prefix(std::string_view line, std::string_view before, std::string_view behind) {
-  std::size_t at = std::max(
-      {service(line), system_log(line), shared_mark(line, before), shared_mark(line, behind)});
+LogPrefix log_prefix(std::string_view line, std::string_view before, std::string_view behind) {
+  const std::size_t label =
+      std::max({service(line), shared_mark(line, before), shared_mark(line, behind), task(line)});
+  LogPrefix prefix{.size = std::max(label, system_log(line)), .label = line.substr(0, label)};
+  std::size_t& at = prefix.size;
   while (at < line.size()) {
     const std::string_view rest = line.substr(at);
-    if (rest[0] == '|') return at + 1;  // of a table: what follows is its own
+    if (rest[0] == '|') {  // of a table: what follows is its own
+      ++at;
+      return prefix;
+    }
     if (std::string_view(" \t>#").find(rest[0]) != std::string_view::npos) {
       ++at;
       continue;
@@ -163,27 +183,25 @@ std::size_t log_prefix(std::string_view line, std::string_view before, std::stri
       at += escape + end;
       continue;
     }
-    if (rest.starts_with("//")) {
-      at += 2;
-      continue;
-    }
-    if (rest.starts_with("<stderr>:") || rest.starts_with("<stdout>:")) {
-      at += 9;
-      continue;
-    }
     if (const std::size_t end = bracketed(rest); end > 0) {
+      if (is_speaker(rest.substr(0, end), rest.substr(end))) prefix.bracket = rest.substr(0, end);
       at += end;
+      continue;
+    }
+    const auto fixed = std::ranges::find_if(
+        kFixedMarks, [rest](std::string_view mark) { return rest.starts_with(mark); });
+    if (fixed != kFixedMarks.end()) {
+      at += fixed->size();
       continue;
     }
     const std::string_view word =
         rest.substr(0, std::min(rest.find_first_of(" \t\r"), rest.size()));
-    const bool is_label = at == 0 && is_task(word);
-    if (!is_label && !is_time(word) && !is_glog(word) && !is_level(word, at == 0) &&
-        !is_source_place(word) && !(at > 0 && word == "-"))
-      return at;
+    if (!is_time(word) && !is_glog(word) && !is_level(word, at == 0) && !is_source_place(word) &&
+        !(at > 0 && word == "-"))
+      break;
     at += word.size();
   }
-  return at;
+  return prefix;
 }
 
 }  // namespace allocmark::message

@@ -7,10 +7,17 @@
 
 namespace allocmark::message {
 
-// Bytes at the head of a line that a log put there: times, levels, "[rank3]:", "(pid=7)", "#", ">".
-// What may be text as well, "+ " or "node7: ", counts where the line before or behind has it too.
-[[nodiscard]] std::size_t log_prefix(std::string_view line, std::string_view before,
-                                     std::string_view behind);
+struct LogPrefix {
+  std::size_t size = 0;  // bytes
+  // Words of it that say which of several processes wrote the line.
+  std::string_view label{};    // "worker-1:", "trainer-0 |"
+  std::string_view bracket{};  // "[rank3]:"
+};
+
+// What a log put at the head of a line: times, levels, "[rank3]:", "(pid=7)", "#", ">". What may be
+// text as well, "+ " or "node7: ", counts where the line before or behind has it too.
+[[nodiscard]] LogPrefix log_prefix(std::string_view line, std::string_view before,
+                                   std::string_view behind);
 
 // Past "[31m", which a page leaves of a terminal's colour; 0 where the text does not begin so.
 [[nodiscard]] std::size_t colour(std::string_view text);

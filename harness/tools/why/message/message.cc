@@ -10,6 +10,7 @@
 #include "harness/tools/why/message/pattern.h"
 #include "harness/tools/why/message/pinning.h"
 #include "harness/tools/why/message/tensor_shape.h"
+#include "harness/tools/why/message/unmix.h"
 
 namespace allocmark::message {
 namespace {
@@ -262,7 +263,37 @@ void MessageReader::add(std::string_view source) {
 }
 
 void MessageReader::take(std::string_view source, std::size_t mark_bytes) {
-  scan(plain_text(source, mark_bytes));
+  PlainText plain = plain_text(source, mark_bytes);
+  std::vector<Hit> hits = anchor_hits(plain);
+  std::vector<std::size_t> lines;
+  if (!hits.empty()) {
+    if (const std::optional<Unmixed> sorted = unmixed(source, mark_bytes)) {
+      lines = sorted->lines;
+      plain =
+          plain_text(sorted->text, mark_bytes == source.size() ? sorted->text.size() : mark_bytes);
+      hits = anchor_hits(plain);
+    }
+  }
+  count_chunks(plain);
+  note_settings(plain);
+  note_refusals(plain);
+  const Hit* last = nullptr;
+  for (std::size_t i = 0; i < hits.size(); ++i) {
+    if (last != nullptr && belongs_to(hits[i], *last)) continue;
+    const Hit* const before = std::exchange(last, &hits[i]);
+    std::size_t end = std::min(plain.text.size(), last->match.begin + kWindow);
+    const auto next = std::find_if(hits.begin() + static_cast<std::ptrdiff_t>(i) + 1, hits.end(),
+                                   [last](const Hit& hit) { return !belongs_to(hit, *last); });
+    if (next != hits.end()) end = std::min(end, std::max(next->match.begin, last->match.end));
+    Message message = message_of(*last, plain.text, end);
+    if (message.form->only_pinning && !message.is_pinning) {
+      last = before;
+      continue;
+    }
+    const std::size_t line = plain.line_index(last->match.begin);
+    message.line = line_count_ + (lines.empty() ? line : lines[line]) + 1;
+    keep(std::move(message));
+  }
   found_.size_bytes += mark_bytes;
 }
 
@@ -304,29 +335,6 @@ void MessageReader::note_refusals(const PlainText& plain) {
   }
   if (has_windows_place(std::string_view(plain.text).substr(0, plain.mark)))
     expandable_refusal_ = kWindowsRefusal;
-}
-
-void MessageReader::scan(const PlainText& plain) {
-  count_chunks(plain);
-  note_settings(plain);
-  note_refusals(plain);
-  const std::vector<Hit> hits = anchor_hits(plain);
-  const Hit* last = nullptr;
-  for (std::size_t i = 0; i < hits.size(); ++i) {
-    if (last != nullptr && belongs_to(hits[i], *last)) continue;
-    const Hit* const before = std::exchange(last, &hits[i]);
-    std::size_t end = std::min(plain.text.size(), last->match.begin + kWindow);
-    const auto next = std::find_if(hits.begin() + static_cast<std::ptrdiff_t>(i) + 1, hits.end(),
-                                   [last](const Hit& hit) { return !belongs_to(hit, *last); });
-    if (next != hits.end()) end = std::min(end, std::max(next->match.begin, last->match.end));
-    Message message = message_of(*last, plain.text, end);
-    if (message.form->only_pinning && !message.is_pinning) {
-      last = before;
-      continue;
-    }
-    message.line = line_count_ + plain.line_index(last->match.begin) + 1;
-    keep(std::move(message));
-  }
 }
 
 }  // namespace allocmark::message

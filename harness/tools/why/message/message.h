@@ -66,7 +66,6 @@ class MessageReader {
 
  private:
   void take(std::string_view source, std::size_t mark_bytes);
-  void scan(const PlainText& plain);
   void count_chunks(const PlainText& plain);  // of a BFC dump
   void keep(Message message);
   // Settings that the text itself shows, as an environment or a command line has them.

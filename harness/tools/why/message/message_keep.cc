@@ -66,6 +66,7 @@ void MessageReader::keep(Message message) {
   for (Message& earlier : list) {
     if (!repeats(message, earlier)) continue;
     ++earlier.count;
+    earlier.line = std::min(earlier.line, message.line);
     return;
   }
   if (list.size() >= kMessageCountMax) {
@@ -82,6 +83,9 @@ FoundMessages MessageReader::finish() {
     message.expandable_on |= expandable_on_;
     message.expandable_refusal = expandable_refusal_;
   }
+  // Those of one process came after another.
+  std::ranges::stable_sort(found_.messages, {}, &Message::line);
+  std::ranges::stable_sort(without_figures_, {}, &Message::line);
   // What has no figures counts only where nothing else is there, and so does what has no sender.
   if (found_.messages.empty()) found_.messages = std::move(without_figures_);
   // The same line may say both.

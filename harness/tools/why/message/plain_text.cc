@@ -65,7 +65,7 @@ class Plainer {
     line_begin_ = at_;
     const std::size_t end = std::min(source_.find('\n', at_), source_.size());
     const std::size_t prefix =
-        log_prefix(line_from(at_), at_ == 0 ? std::string_view() : before, line_from(end + 1));
+        log_prefix(line_from(at_), at_ == 0 ? std::string_view() : before, line_from(end + 1)).size;
     has_prefix_ = source_.substr(at_, prefix).find_first_not_of(" \t>") != std::string_view::npos;
     at_ += prefix;
     // A figure that was wrapped inside goes on; what is a figure of its own does not.

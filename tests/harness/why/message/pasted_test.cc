@@ -1,5 +1,6 @@
 // Messages as people paste them: in logs, pages, wrapped, repeated, cut, in large files.
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "harness/tools/why/message/message.h"
@@ -157,6 +158,62 @@ TEST_CASE("ranks that say the same are counted, ranks that differ are kept") {
   REQUIRE(two.messages.size() == 2);
   CHECK(two.messages[1].of(Free)->printed == "14.19 MiB");
   CHECK(two.messages[1].line == 9);
+}
+
+namespace {
+
+// The lines of three ranks by turns, each with its head; rank 1 has less free, rank 2 asked more.
+std::string by_turns(const std::vector<std::string>& heads) {
+  std::vector<std::vector<std::string>> ranks;
+  for (const std::string& head : heads) {
+    const std::string& message = ranks.size() == 1   ? replaced(kMessage, "514.19", "214.19")
+                                 : ranks.size() == 2 ? replaced(kMessage, "546.00", "646.00")
+                                                     : kMessage;
+    std::vector<std::string>& lines = ranks.emplace_back();
+    const std::string text = wrapped(message, 60, "", true) + "\n";
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = text.find('\n', at);
+      lines.push_back(head + text.substr(at, end - at) + "\n");
+      at = end + 1;
+    }
+  }
+  std::string text;
+  for (std::size_t i = 0; i < ranks[0].size(); ++i)
+    for (const std::vector<std::string>& lines : ranks) text += lines[i];
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "lines of several ranks that a log took by turns are put together where they have names") {
+  const std::vector<std::vector<std::string>> heads = {
+      {"[rank0]: ", "[rank1]: ", "[rank2]: "},
+      {"0: ", "1: ", "2: "},
+      {"node7: ", "node8: ", "node12: "},
+      {"trainer-0  | ", "trainer-1  | ", "trainer-2  | "},
+      {"(W pid=4, ip=10.0.0.1) ", "(W pid=4, ip=10.0.0.2) ", "(W pid=5, ip=10.0.0.1) "},
+      {"[1,0]<stderr>:", "[1,1]<stderr>:", "[1,2]<stderr>:"},
+      {"[rank0]: \xe2\x94\x82 ", "[rank1]: \xe2\x94\x82 ", "[rank2]: \xe2\x94\x82 "},
+      {"2026-02-11 12:56:42,782 [rank0]: ", "2026-02-11 12:56:42,783 [rank1]: ",
+       "2026-02-11 12:56:42,789 [rank2]: "}};
+  for (const std::vector<std::string>& ranks : heads) {
+    const std::string text = by_turns(ranks);
+    INFO(text);
+    const FoundMessages found = find_messages("step 1\n" + text);
+    REQUIRE(found.messages.size() == 3);
+    CHECK(found.messages[0].line == 2);
+    CHECK(found.messages[1].line == 3);
+    CHECK(found.messages[2].line == 4);
+    CHECK(found.messages[0].of(Free)->printed == "514.19 MiB");
+    CHECK(found.messages[1].of(Free)->printed == "214.19 MiB");
+    CHECK(found.messages[2].of(Free)->printed == "514.19 MiB");
+    CHECK(found.messages[2].of(Asked)->printed == "646.00 MiB");
+    for (const Message& message : found.messages) {
+      CHECK(message.of(Unallocated)->printed == "736.86 MiB");
+      CHECK_FALSE(message.expandable_on);
+    }
+  }
 }
 
 TEST_CASE("a message that is cut has the figures that are left") {
