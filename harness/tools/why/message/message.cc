@@ -41,6 +41,11 @@ struct ReadyForms {
   std::vector<ReadyAnchor> anchors;
   std::vector<ReadyForm> forms;  // as all_forms()
   CompiledPattern free_chunk{"Free at ~ of size {}"};
+  // What a message of PyTorch says once; a line may begin inside of longer words.
+  std::array<CompiledPattern, 6> once = {
+      CompiledPattern("total capacity of {}"),       CompiledPattern("{} is free."),
+      CompiledPattern("{} is allocated by PyTorch"), CompiledPattern("{} is reserved by PyTorch"),
+      CompiledPattern("{} already allocated"),       CompiledPattern("{} free;")};
 };
 
 std::vector<ReadyPattern> ready_patterns(std::span<const Pattern> patterns) {
@@ -216,6 +221,28 @@ bool has_windows_place(std::string_view text) {
   return false;
 }
 
+// Whether a part of PyTorch's message comes twice with two values: the lines of several are mixed.
+bool is_mixed(const Message& message, std::string_view text, std::size_t begin, std::size_t end) {
+  if (message.form->family != Family::PyTorch) return false;
+  return std::ranges::any_of(ready_forms().once, [&](const CompiledPattern& part) {
+    std::optional<std::string> first;
+    std::size_t from = begin;
+    while (const auto match = part.find(text, from, end, message.form->style)) {
+      if (first.value_or(match->figure->printed) != match->figure->printed) return true;
+      first = match->figure->printed;
+      from = match->end;
+    }
+    return false;
+  });
+}
+
+// What was asked alone is sure to be of this message.
+void drop_mixed(Message* message) {
+  for (std::size_t i = 0; i < kQuantityCount; ++i)
+    if (i != static_cast<std::size_t>(Quantity::Asked)) message->figures[i].reset();
+  message->processes.clear();
+}
+
 // What begins with the hit and ends at `end`.
 Message message_of(const Hit& hit, const std::string& plain, std::size_t end) {
   Message message{.form = hit.anchor->form};
@@ -230,6 +257,8 @@ Message message_of(const Hit& hit, const std::string& plain, std::size_t end) {
       set_figure(&message, ready.quantity, *match->figure);
     }
   }
+  message.is_mixed = is_mixed(message, plain, begin, end);
+  if (message.is_mixed) drop_mixed(&message);
   for (const ReadyPattern& ready : form.before) take_before(&message, ready, plain, begin);
   const std::string_view text = std::string_view(plain).substr(begin, end - begin);
   if (message.form->family == Family::Bfc && !message.of(Quantity::Asked)) {

@@ -33,7 +33,8 @@ struct Message {
   bool needs_2_1 = false;                 // the wording is older than expandable segments
   bool is_at_limit = false;               // a pool of RMM reached its maximum
   bool is_absurd = false;                 // more than 1 EB was asked
-  bool is_pinning = false;                // the text says that memory of the host was to be pinned
+  bool is_mixed = false;       // with lines of other messages: whose a figure is, is not known
+  bool is_pinning = false;     // the text says that memory of the host was to be pinned
   bool is_no_failure = false;  // TensorFlow's "the caller indicates that this is not a failure"
   std::array<std::optional<Figure>, kQuantityCount> figures{};
   std::vector<ProcessFigure> processes{};

@@ -79,7 +79,10 @@ void MessageReader::keep(Message message) {
 FoundMessages MessageReader::finish() {
   take(held_, held_.size());
   held_.clear();
+  const bool is_mixed = std::ranges::any_of(found_.messages, &Message::is_mixed);
   for (Message& message : found_.messages) {
+    message.is_mixed |=
+        is_mixed && message.form->family == Family::PyTorch && !message.of(Quantity::Free);
     message.expandable_on |= expandable_on_;
     message.expandable_refusal = expandable_refusal_;
   }

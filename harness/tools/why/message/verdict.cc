@@ -60,6 +60,12 @@ Verdict judge(const Message& message) {
                 "more than 1 EB was asked, which no card has: a size went wrong in the program (a "
                 "negative one, or one that overflowed), and no setting of the allocator can help"};
   }
+  if (message.is_mixed) {
+    return said(message, {},
+                "{request} failed, and lines of several processes are mixed in the text: which of "
+                "its figures belong to this request is not known. The log of one rank can be "
+                "answered (torchrun --log-dir), or one whose lines begin with the rank's name");
+  }
   switch (message.form->family) {
     case Family::PyTorch:
     case Family::Paddle:

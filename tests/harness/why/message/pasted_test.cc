@@ -5,6 +5,7 @@
 #include "base/bytes.h"
 #include "harness/tools/why/message/message.h"
 #include "harness/tools/why/message/plain_text.h"
+#include "harness/tools/why/message/verdict.h"
 #include "tests/catch.h"
 #include "tests/harness/why/message/find_messages.h"
 
@@ -212,6 +213,21 @@ TEST_CASE(
     for (const Message& message : found.messages) {
       CHECK(message.of(Unallocated)->printed == "736.86 MiB");
       CHECK_FALSE(message.expandable_on);
+    }
+  }
+}
+
+TEST_CASE("figures of ranks that are mixed without a name are nobody's") {
+  for (const std::string head : {"", "\xe2\x94\x82 "}) {
+    const FoundMessages found = find_messages(by_turns({head, head, head}));
+    REQUIRE_FALSE(found.messages.empty());
+    for (const Message& message : found.messages) {
+      CHECK(message.is_mixed);
+      CHECK_FALSE(message.of(Free).has_value());
+      CHECK(message.processes.empty());
+      CHECK_FALSE(message.expandable_on);
+      CHECK(judge(message).cause == Cause::MissingFigures);
+      CHECK(judge(message).answer.find("are mixed") != std::string::npos);
     }
   }
 }
