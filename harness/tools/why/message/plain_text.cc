@@ -5,12 +5,14 @@
 #include <cctype>
 #include <utility>
 
+#include "harness/tools/why/message/figure.h"
 #include "harness/tools/why/message/log_prefix.h"
 
 namespace allocmark::message {
 namespace {
 
 constexpr std::size_t kTagMax = 200;
+constexpr std::size_t kUnitMax = 8;     // a unit and what stands behind it
 constexpr std::size_t kWrapMin = 60;    // shorter lines were not wrapped inside a word,
 constexpr std::size_t kNarrowMin = 30;  // but for those of a narrow terminal, all of one length
 
@@ -30,6 +32,15 @@ constexpr std::array<std::string_view, 6> kEscapes = {"u001b[", "u001B[", "x1b["
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 bool digit(char c) { return c >= '0' && c <= '9'; }
+
+// "12 tensors": a number and a word that is no unit of memory.
+bool counts_things(std::string_view line) {
+  const std::size_t end = line.find_first_not_of("0123456789.,");
+  if (end == 0 || end == std::string_view::npos || line[end] != ' ') return false;
+  std::string plain(line.substr(0, end));
+  for (const char c : line.substr(end + 1, kUnitMax)) plain += lower(c);
+  return !figure_at(plain, 0, {}).has_value();
+}
 
 class Plainer {
  public:
@@ -69,9 +80,9 @@ class Plainer {
     has_prefix_ = source_.substr(at_, prefix).find_first_not_of(" \t>") != std::string_view::npos;
     at_ += prefix;
     // A figure that was wrapped inside goes on; what is a figure of its own does not.
-    const bool is_narrow = line_length_ >= kNarrowMin &&
-                           (line_length_ == length_before_ || line_length_ == end - line_begin_);
-    const bool wraps = (line_length_ >= kWrapMin || is_narrow) && !has_prefix_ && !blank_end_;
+    const bool is_even = line_length_ == length_before_ || line_length_ == end - line_begin_;
+    const bool wraps = line_length_ >= (is_even ? kNarrowMin : kWrapMin) && !has_prefix_ &&
+                       !blank_end_ && (is_even || !counts_things(line_from(at_)));
     gap_ = !wraps;
   }
 

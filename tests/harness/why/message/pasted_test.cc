@@ -127,6 +127,26 @@ TEST_CASE("what a log puts before each line does not count") {
   }
 }
 
+TEST_CASE("a number that ends a line ends there, unless the line was wrapped inside it") {
+  const std::string arena =
+      "bfc_arena.cc:342 Available memory of 73400320 is smaller than requested bytes of 98304000";
+  const std::string buffer =
+      "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 98304000";
+  for (const std::string& text : {arena, buffer}) {
+    for (const char* rest : {"", "\n", "\n2 more", "\n12 tensors were there\n", "\r\n3 of 4 layers",
+                             "\n2026-02-01 10:00:00 next", "\n[1] next", "\n1. first"}) {
+      INFO(text << rest);
+      const FoundMessages found = find_messages(text + rest);
+      REQUIRE(found.messages.size() == 1);
+      CHECK(found.messages[0].of(Asked)->bytes == 98304000);
+    }
+    const std::string wrapped_inside = text.substr(0, text.size() - 3) + "\n" + "000";
+    CHECK(find_messages(wrapped_inside).messages[0].of(Asked)->bytes == 98304000);
+    CHECK(find_messages(wrapped_inside + "\nnext").messages[0].of(Asked)->bytes == 98304000);
+    CHECK(find_messages(wrapped_inside + " bytes").messages[0].of(Asked)->bytes == 98304000);
+  }
+}
+
 TEST_CASE("marks of pages, terminals, JSON and Markdown do not count") {
   check_whole("<pre><span class=\"err\">" + replaced(kMessage, " is free", "&nbsp;is&nbsp;free") +
               "</span></pre>");
