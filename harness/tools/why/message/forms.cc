@@ -70,15 +70,17 @@ constexpr std::array kBfcStatePatterns = {
     Pattern{Allocated, "InUse: {} MaxInUse"}, Pattern{Allocated, "InUse: {}"},
     Pattern{AllocatedPeak, "MaxInUse: {}"}, Pattern{LargestFree, "LargestFreeBlock: {}"}};
 
-constexpr std::array kXlaAnchors = {
-    Anchor{"Out of memory while trying to allocate {}"},
-    Anchor{"RESOURCE_EXHAUSTED: Out of memory allocating {}"},
-    Anchor{"Failed to allocate request for {}"},
-    Anchor{"Attempting to reserve {} at"},
-    Anchor{"Attempting to allocate {}. That was not possible"},
-    Anchor{"Attempting to reserve {}. That was not possible"},
+// Asked of the driver for a region of that allocator, which asks for less then: no failure yet.
+constexpr std::array kBfcRegionAnchors = {
     Anchor{"failed to allocate {} from device: CUDA_ERROR_OUT_OF_MEMORY"},
     Anchor{"failed to allocate {} ( ~ bytes) from device"}};
+
+constexpr std::array kXlaAnchors = {Anchor{"Out of memory while trying to allocate {}"},
+                                    Anchor{"RESOURCE_EXHAUSTED: Out of memory allocating {}"},
+                                    Anchor{"Failed to allocate request for {}"},
+                                    Anchor{"Attempting to reserve {} at"},
+                                    Anchor{"Attempting to allocate {}. That was not possible"},
+                                    Anchor{"Attempting to reserve {}. That was not possible"}};
 constexpr std::array kXlaPatterns = {Pattern{Free, "There are {} free"}};
 
 constexpr std::array kXlaProgramAnchors = {
@@ -221,6 +223,15 @@ constexpr std::array kForms = {
          kBfcStatePatterns,
          kBareStyle,
          {},
+         true},
+    Form{Family::Bfc,
+         "TensorFlow and JAX (BFC allocator)",
+         kBfcRegionAnchors,
+         {},
+         kXlaStyle,
+         {},
+         false,
+         false,
          true},
     Form{Family::Xla, "JAX", kXlaAnchors, kXlaPatterns, kXlaStyle},
     Form{Family::XlaProgram, "JAX, a compiled program", kXlaProgramAnchors, kXlaProgramPatterns,

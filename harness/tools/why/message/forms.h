@@ -88,6 +88,8 @@ struct Form {
   bool continues = false;
   // Common words that are a message only where the text says that pinning failed.
   bool only_pinning = false;
+  // The program went on: told after what failed.
+  bool is_warning = false;
 };
 
 [[nodiscard]] std::span<const Form> all_forms();

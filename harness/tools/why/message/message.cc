@@ -187,7 +187,7 @@ void take_words(Message* message, std::string_view text) {
   message->is_at_limit = has("maximumpoolsizeexceeded") || has("exceededmemorylimit");
   message->is_absurd |= has("triedtoallocatemorethan1eb");
   message->needs_2_1 = has("totalcapacity;");
-  message->is_no_failure = has("thisisnotafailure");
+  message->is_no_failure = message->form->is_warning || has("thisisnotafailure");
 }
 
 // Words that say that expandable segments cannot be had, as in plain text.

@@ -99,9 +99,9 @@ FoundMessages MessageReader::finish() {
     return message.form->family == Family::NoFigures && !message.is_pinning &&
            std::ranges::find(sender_lines, message.line) != sender_lines.end();
   });
-  // A table is no failure: it comes after what failed.
+  // A table and a warning are no failure: they come after what failed.
   std::ranges::stable_partition(found_.messages, [](const Message& message) {
-    return message.form->family != Family::Summary;
+    return message.form->family != Family::Summary && !message.is_no_failure;
   });
   return std::move(found_);
 }

@@ -150,6 +150,11 @@ const std::vector<Case>& cases() {
         {AllocatedPeak, "11811160064 bytes"},
         {LargestFree, "1610612736 bytes"},
         {FreeChunks, ""}}},
+      {"TensorFlow's region",
+       Family::Bfc,
+       "I tensorflow/stream_executor/cuda/cuda_driver.cc:733] failed to allocate 3.81G (4089446400 "
+       "bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+       {{Asked, "3.81 G"}}},
       {"JAX",
        Family::Xla,
        "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 "
