@@ -12,6 +12,7 @@ using enum Quantity;
 
 // PyTorch 1.0 to 2.15; HIP, XPU and others say the same with another first word.
 constexpr std::array kPyTorchAnchors = {
+    Anchor{"larger than 4GB! Tried to allocate {}"},  // Intel's, of one piece
     Anchor{"out of memory. Tried to allocate {}"},
     Anchor{"Tried to allocate {} (GPU"},
     Anchor{"Tried to allocate {}. GPU"},
@@ -45,10 +46,20 @@ constexpr std::array kPoolPatterns = {Pattern{Asked, "Requested : {} Device limi
                                       Pattern{Allowed, "user-supplied memory fraction) : {}"}};
 
 constexpr std::array kMpsAnchors = {
-    Anchor{"MPS backend out of memory (MPS allocated: {}", Allocated}};
+    Anchor{"MPS backend out of memory (MPS allocated: {}", Allocated},
+    Anchor{"Invalid buffer size: {}"}};
 constexpr std::array kMpsPatterns = {Pattern{OtherMemory, "other allocations: {}"},
                                      Pattern{Allowed, "max allowed: {}"},
                                      Pattern{Asked, "Tried to allocate {}"}};
+
+// MLX and llama.cpp on Apple's GPUs, and the system's own words.
+constexpr std::array kMetalAnchors = {
+    Anchor{"[metal::malloc] Attempting to allocate {} which is greater than"},
+    Anchor{"[metal::malloc] Unable to allocate {}"},
+    Anchor{"ggml_metal_buffer_init: error: failed to allocate buffer, size = {}"},
+    Anchor{"kIOGPUCommandBufferCallbackErrorOutOfMemory"}};
+constexpr std::array kMetalPatterns = {
+    Pattern{Allowed, "greater than the maximum allowed buffer size of {}"}};
 
 constexpr std::array kSummaryAnchors = {Anchor{"memory summary, device id"},
                                         Anchor{"Allocated memory | {} |", Allocated, true},
@@ -94,6 +105,7 @@ constexpr std::array kGgmlAnchors = {Anchor{"allocating {} on device ~: cudaMall
                                      Anchor{"failed to allocate SYCL ~ buffer of size {}"},
                                      Anchor{"failed to allocate Vulkan ~ buffer of size {}"},
                                      Anchor{"vulkan: Device memory allocation of size {} failed"},
+                                     Anchor{"failed to allocate Metal ~ buffer of size {}"},
                                      Anchor{"CUDA error: out of memory current device"},
                                      Anchor{"ROCm error: out of memory current device"},
                                      Anchor{"CUDA error 2 at ~ ggml-cuda ~: out of memory"}};
@@ -214,6 +226,7 @@ constexpr std::array kForms = {
     Form{Family::PyTorch, "PyTorch", kPyTorchAnchors, kPyTorchPatterns},
     Form{Family::PyTorchPool, "PyTorch, backend:cudaMallocAsync", kPoolAnchors, kPoolPatterns},
     Form{Family::Mps, "PyTorch, MPS", kMpsAnchors, kMpsPatterns},
+    Form{Family::Metal, "Apple's Metal", kMetalAnchors, kMetalPatterns},
     Form{Family::Summary, "a memory summary of PyTorch", kSummaryAnchors, kSummaryPatterns,
          kFlooredStyle},
     Form{Family::Bfc, "TensorFlow and JAX (BFC allocator)", kBfcAnchors, kBfcPatterns, kBareStyle},

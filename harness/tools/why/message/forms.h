@@ -16,6 +16,7 @@ enum class Family : std::uint8_t {
   PyTorch,      // its own caching allocator: CUDA, HIP, XPU and others
   PyTorchPool,  // backend:cudaMallocAsync
   Mps,          // PyTorch on Apple's GPUs
+  Metal,        // and others on them
   Summary,      // a table of torch.cuda.memory_summary()
   Bfc,          // TensorFlow's and JAX's allocator
   Xla,          // JAX's text without the allocator's figures

@@ -333,6 +333,8 @@ Verdict judge_caching(const Message& message) {
       verdict = address_space(message, std::move(verdict.facts));
   }
   verdict.contradictions = found.contradictions;
+  if (std::string piece = piece_fact(message); !piece.empty())
+    verdict.facts.insert(verdict.facts.begin(), std::move(piece));
   add_segment_fact(message, &verdict);
   add_pool_fact(message, &verdict);
   add_outside_facts(message, &verdict);

@@ -1,7 +1,8 @@
-// A limit refused the request while the card had the memory: the process's own, or one outside
-// PyTorch; see judges.h.
+// A limit refused the request while the card had the memory: the process's own, one outside
+// PyTorch, or one of a single piece; see judges.h.
 #include <fmt/format.h>
 
+#include "base/bytes.h"
 #include "harness/tools/why/message/judges.h"
 
 namespace allocmark::message {
@@ -13,7 +14,30 @@ bool ends_before_limit(const Message& message) {
   return message.needs_2_1 ? !reserved_of(message) : !message.of(Quantity::Allocated);
 }
 
+// What the driver of Intel's first Arc cards and of integrated GPUs gives in one piece.
+constexpr auto kXpuPieceBytes = static_cast<std::int64_t>(4 * kGiB);
+
 }  // namespace
+
+Verdict judge_piece(const Message& message) {
+  Verdict verdict =
+      said(message, {Cause::OutsideLimit, Help::No},
+           "{request} failed: that is more than the device gives in one piece, however much is "
+           "free, and no setting of the allocator can help");
+  if (message.of(Quantity::Allowed))
+    verdict.facts.push_back(say(message, "One piece may have {allowed}."));
+  return verdict;
+}
+
+std::string piece_fact(const Message& message) {
+  const auto& asked = message.of(Quantity::Asked);
+  const auto& total = message.of(Quantity::Total);
+  const bool may_be = message.device == "XPU" && asked && asked->high_bytes >= kXpuPieceBytes &&
+                      !(total && surely_less(*total, *asked));
+  return may_be ? "Intel's first Arc cards and integrated GPUs give 4 GiB at most in one piece. "
+                  "Where this is one, that refused it, however much was free."
+                : "";
+}
 
 Verdict outside_limit(const Message& message) {
   if (ends_before_limit(message)) {

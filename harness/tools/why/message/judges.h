@@ -21,6 +21,10 @@ namespace allocmark::message {
 [[nodiscard]] Verdict outside_limit(const Message& message);
 // The answer of the last, of whatever allocator.
 [[nodiscard]] Verdict refused_outside(const Message& message);
+// More than the device gives in one piece, whatever is free, where the text says so.
+[[nodiscard]] Verdict judge_piece(const Message& message);
+// Where it may be that, a sentence; else empty.
+[[nodiscard]] std::string piece_fact(const Message& message);
 // backend:cudaMallocAsync, which does not say what its pool keeps.
 [[nodiscard]] Verdict judge_driver_pool(const Message& message);
 // One that says its own limit and what is in use below it: BFC, CuPy, RMM, ONNX Runtime, MPS.

@@ -147,7 +147,15 @@ void take_before(Message* message, const ReadyPattern& ready, std::string_view t
   if (last) set_figure(message, ready.quantity, *last);
 }
 
-// "CUDA", right before the words that begin the message.
+// Whose words an error has that does not name the device.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kDeviceWords = {
+    {{"largerthan4gb!", "XPU"},
+     {"ur_result", "XPU"},
+     {"level_zero", "XPU"},
+     {"hsa_status", "HIP"},
+     {"vk::", "Vulkan"}}};
+
+// "CUDA", right before the words that begin the message, or by words around these.
 std::string device_before(std::string_view text, std::size_t begin) {
   static constexpr std::array kDevices = {"CUDA", "HIP", "XPU", "NPU", "MUSA", "MLU", "MPS"};
   const std::string_view near =
@@ -155,6 +163,11 @@ std::string device_before(std::string_view text, std::size_t begin) {
   for (const std::string_view device : kDevices) {
     if (near.ends_with(plain_text(device).text)) return std::string(device);
   }
+  constexpr std::size_t kAround = 80;
+  const std::size_t from = begin - std::min(begin, kAround);
+  const std::string_view around = text.substr(from, begin + kAround - from);
+  for (const auto& [words, device] : kDeviceWords)
+    if (around.find(words) != std::string_view::npos) return std::string(device);
   return {};
 }
 
@@ -186,6 +199,9 @@ void take_words(Message* message, std::string_view text) {
   message->is_rejection = has("preemptivelyrejected") || has("per_process_memory_fractionlimit.");
   message->is_at_limit = has("maximumpoolsizeexceeded") || has("exceededmemorylimit");
   message->is_absurd |= has("triedtoallocatemorethan1eb");
+  message->is_piece_limit = has("largerthan4gb!") || has("invalidbuffersize:") ||
+                            has("greaterthanthemaximumallowedbuffersize") ||
+                            has("exceedsdevicememoryallocationlimit");
   message->needs_2_1 = has("totalcapacity;");
   message->is_no_failure = message->form->is_warning || has("thisisnotafailure");
 }

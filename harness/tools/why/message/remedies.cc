@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/bytes.h"
+#include "harness/tools/why/message/judges.h"
 
 namespace allocmark::message {
 namespace {
@@ -36,6 +37,7 @@ std::string capacity_word(const Message& message, const Verdict& verdict) {
 }
 
 void record_snapshot(const Message& message, const Verdict& verdict, Remedy* remedy) {
+  if (is_other_device(message)) return;  // torch.cuda knows nothing of it
   remedy->record_title = "To record what held the memory (PyTorch 2.1 or later):";
   // Stacks of frees, the preset, break checkpointed backwards
   // (results/published/2026-11-28-pytorch-history-checkpoint).
@@ -104,8 +106,23 @@ void against_fragmentation(const Message& message, Remedy* remedy) {
       "can tell. Windows does not have it, nor have some builds for AMD.");
 }
 
+constexpr const char* kRelaxed =
+    "Intel's driver gives larger pieces under UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1, where it "
+    "can; kernels that were not built for them may then be slow or wrong.";
+
+// For one that is larger than the device gives at once.
+Remedy for_piece(const Message& message) {
+  Remedy remedy;
+  remedy.changes.emplace_back(
+      "Ask in smaller pieces: a smaller batch or a shorter sequence, attention that is fused or "
+      "sliced, tiles of a picture.");
+  if (message.device == "XPU") remedy.changes.emplace_back(kRelaxed);
+  return remedy;
+}
+
 Remedy for_caching(const Message& message, const Verdict& verdict) {
   Remedy remedy{.variable = variable_of(message)};
+  if (!piece_fact(message).empty()) remedy.changes.emplace_back(kRelaxed);
   if (verdict.cause == Cause::FragmentationPossible && is_other_device(message)) {
     remedy.changes.push_back(fmt::format(
         "Some builds for {} have expandable segments: their notes say. No line is given here.",
@@ -127,7 +144,7 @@ Remedy for_caching(const Message& message, const Verdict& verdict) {
           remedy.variable));
       break;
     case Cause::MissingFigures:
-      if (message.form->family == Family::NoFigures)
+      if (message.form->family == Family::NoFigures && !is_other_device(message))
         remedy.changes.push_back(
             "Where PyTorch holds most of the card, leave room for libraries: "
             "torch.cuda.empty_cache() before their first call, or "
@@ -216,10 +233,21 @@ struct Change {
   Family family;
   std::string_view words;
   bool looks_outside = false;
+  std::string_view last_line{};
 };
+constexpr std::string_view kLessLive = "To set: nothing; less must be live.";
 constexpr std::array kChanges = {
     Change{Family::Mps,
-           "PYTORCH_MPS_HIGH_WATERMARK_RATIO is the limit. allocmark does not model Apple's GPUs."},
+           "Less must be live: PYTORCH_MPS_HIGH_WATERMARK_RATIO is the limit, and it is 1.7 times "
+           "what Metal recommends unless set. 0.0 removes it: macOS then swaps, and may freeze or "
+           "end programs, this one first. A value below PYTORCH_MPS_LOW_WATERMARK_RATIO (1.4) is "
+           "refused. allocmark does not model Apple's GPUs.",
+           false, kLessLive},
+    Change{Family::Metal,
+           "Less must be live: a smaller model, batch or context, or fewer layers on the GPU "
+           "(llama.cpp: -ngl). macOS gives a GPU a part of the memory only (sysctl "
+           "iogpu.wired_limit_mb). allocmark does not model Apple's GPUs.",
+           false, kLessLive},
     Change{Family::Vllm,
            "What helps: max_model_len, max_num_seqs, gpu_memory_utilization, or more cards "
            "(tensor_parallel_size)."},
@@ -242,6 +270,7 @@ Remedy for_others(const Message& message, const Verdict& verdict) {
   if (change != kChanges.end()) {
     remedy.changes.emplace_back(change->words);
     if (change->looks_outside) look_outside(message, &remedy);
+    remedy.last_line = change->last_line;
     return remedy;
   }
   switch (message.form->family) {
@@ -312,6 +341,11 @@ std::string last_line(const Verdict& verdict, const Remedy& remedy) {
 Remedy remedy_for(const Message& message, const Verdict& verdict) {
   Remedy remedy;
   if (verdict.cause == Cause::PinnedMemory) return for_pinning(message);
+  if (message.is_piece_limit) {
+    remedy = for_piece(message);
+    remedy.last_line = last_line(verdict, remedy);
+    return remedy;
+  }
   switch (message.form->family) {
     case Family::PyTorch:
     case Family::Summary:

@@ -66,6 +66,7 @@ Verdict judge(const Message& message) {
                 "its figures belong to this request is not known. The log of one rank can be "
                 "answered (torchrun --log-dir), or one whose lines begin with the rank's name");
   }
+  if (message.is_piece_limit) return judge_piece(message);
   switch (message.form->family) {
     case Family::PyTorch:
     case Family::Paddle:
@@ -80,6 +81,7 @@ Verdict judge(const Message& message) {
     case Family::XlaProgram:
       return judge_limited(message);
     case Family::Xla:
+    case Family::Metal:
     case Family::Ggml:
     case Family::Vllm:
     case Family::Sglang:

@@ -1,6 +1,7 @@
 // A message of each form: which figures are read of it. Sizes are made up.
 #include "harness/tools/why/message/forms.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -113,6 +114,34 @@ const std::vector<Case>& cases() {
         {OtherMemory, "613.56 MB"},
         {Allowed, "18.13 GB"},
         {Asked, "192.00 MB"}}},
+      {"Apple, one buffer",
+       Family::Mps,
+       "RuntimeError: Invalid buffer size: 21.36 GiB",
+       {{Asked, "21.36 GiB"}}},
+      {"MLX, one buffer",
+       Family::Metal,
+       "RuntimeError: [metal::malloc] Attempting to allocate 34359738368 bytes which is greater "
+       "than "
+       "the maximum allowed buffer size of 9534832640 bytes.",
+       {{Asked, "34359738368 bytes"}, {Allowed, "9534832640 bytes"}}},
+      {"MLX",
+       Family::Metal,
+       "libc++abi: [METAL] Command buffer execution failed: Insufficient Memory "
+       "(00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+       {}},
+      {"llama.cpp on a Mac",
+       Family::Metal,
+       "ggml_metal_buffer_init: error: failed to allocate buffer, size = 20480.00 MiB",
+       {{Asked, "20480.00 MiB"}}},
+      {"Intel, one piece",
+       Family::PyTorch,
+       "RuntimeError: Current platform can NOT allocate memory block with size larger than 4GB! "
+       "Tried to allocate 5.20 GiB (GPU  0; 15.11 GiB total capacity; 3.21 GiB already allocated; "
+       "3.50 GiB reserved in total by PyTorch)",
+       {{Asked, "5.20 GiB"},
+        {Total, "15.11 GiB"},
+        {Allocated, "3.21 GiB"},
+        {Reserved, "3.50 GiB"}}},
       {"a table",
        Family::Summary,
        "|                  PyTorch CUDA memory summary, device ID 0                 |\n"
@@ -300,6 +329,11 @@ const std::vector<Case>& cases() {
   return all;
 }
 
+const Case& case_of(std::string_view name) {
+  return *std::ranges::find(cases(), name,
+                            [](const Case& one) { return std::string_view(one.name); });
+}
+
 }  // namespace
 
 TEST_CASE("each form's figures are read, and no others") {
@@ -331,7 +365,7 @@ TEST_CASE("every quantity that a form has a pattern for is in a case") {
 }
 
 TEST_CASE("free chunks of a dump are summed, and the largest is known") {
-  const Message message = one_message(cases()[8].text);
+  const Message message = one_message(case_of("TensorFlow's dump").text);
   CHECK(message.of(FreeChunks)->bytes == std::int64_t{1610612736} + 1073741824);
   CHECK(message.of(LargestFree)->bytes == 1610612736);
 }

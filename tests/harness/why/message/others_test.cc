@@ -38,3 +38,53 @@ TEST_CASE("Paddle is not told what PyTorch's message would say") {
       "memory has been allocated and available memory is only 512.000000MB.");
   CHECK_FALSE(has(answer.text, "PyTorch"));
 }
+
+TEST_CASE("what is too large for one piece is not called out of memory") {
+  const Answer intel = answer_to(
+      "Current platform can NOT allocate memory block with size larger than 4GB! Tried to allocate "
+      "5.20 GiB (GPU  0; 15.11 GiB total capacity; 3.21 GiB already allocated; 3.50 GiB reserved "
+      "in "
+      "total by PyTorch)");
+  CHECK(intel.verdict.cause == Cause::OutsideLimit);
+  CHECK(has(intel.text, "more than the device gives in one piece"));
+  CHECK(has(intel.text, "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1"));
+  CHECK_FALSE(has(intel.text, "torch.cuda"));
+  const Answer buffer = answer_to("RuntimeError: Invalid buffer size: 21.36 GiB");
+  CHECK(buffer.verdict.cause == Cause::OutsideLimit);
+  CHECK_FALSE(has(buffer.text, "UR_L0"));
+  const Answer mlx = answer_to(
+      "[metal::malloc] Attempting to allocate 34359738368 bytes which is greater than the maximum "
+      "allowed buffer size of 9534832640 bytes.");
+  CHECK(has(mlx.text, "One piece may have 9534832640 bytes."));
+  // Newer texts do not say it.
+  const std::string rest =
+      " GPU 0 has a total capacity of 15.11 GiB. Of the allocated memory 0 bytes is allocated by "
+      "PyTorch, and 0 bytes is reserved by PyTorch but unallocated.";
+  CHECK(has(answer_to("XPU out of memory. Tried to allocate 4.00 GiB." + rest).text,
+            "4 GiB at most"));
+  CHECK_FALSE(has(answer_to("XPU out of memory. Tried to allocate 2.00 GiB." + rest).text,
+                  "4 GiB at most"));
+  CHECK_FALSE(has(answer_to("CUDA out of memory. Tried to allocate 4.00 GiB." + rest).text,
+                  "4 GiB at most"));
+}
+
+TEST_CASE("the limit of Apple's GPUs is not advised away") {
+  const Answer answer = answer_to(
+      "MPS backend out of memory (MPS allocated: 17.36 GiB, other allocations: 613.56 MiB, max "
+      "allowed: 18.13 GiB). Tried to allocate 192.00 MiB on private pool. Use "
+      "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations (may "
+      "cause system failure).");
+  CHECK(answer.verdict.cause == Cause::ProcessLimit);
+  CHECK(has(answer.text, "may freeze or end programs"));
+  CHECK(answer.remedy.last_line == "To set: nothing; less must be live.");
+}
+
+TEST_CASE("an error of another maker's driver is not answered with torch.cuda") {
+  for (const char* text :
+       {"level_zero: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)",
+        "vk::Device::allocateMemory: ErrorOutOfDeviceMemory",
+        "Insufficient Memory (kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+        "XPU out of memory. Tried to allocate 9.00 GiB. GPU 0 has a total capacity "
+        "of 8.00 GiB. Of the allocated memory 1.00 GiB is allocated by PyTorch"})
+    CHECK_FALSE(has(answer_to(text).text, "torch.cuda"));
+}
