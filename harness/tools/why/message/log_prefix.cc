@@ -18,9 +18,6 @@ constexpr std::array<std::string_view, 10> kLevels = {
 // Behind a time alone: a word may be wrapped so that one letter begins a line.
 constexpr std::string_view kShortLevels = "EIWFDP";
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-bool digit(char c) { return c >= '0' && c <= '9'; }
-
 bool word_is_digits(std::string_view word) {
   return !word.empty() && std::ranges::all_of(word, digit);
 }

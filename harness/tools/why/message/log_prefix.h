@@ -7,6 +7,12 @@
 
 namespace allocmark::message {
 
+// Of ASCII, whatever the locale.
+[[nodiscard]] constexpr bool digit(char c) { return c >= '0' && c <= '9'; }
+[[nodiscard]] constexpr char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
 struct LogPrefix {
   std::size_t size = 0;  // bytes
   // Words of it that say which of several processes wrote the line.

@@ -30,9 +30,6 @@ constexpr std::array<std::pair<std::string_view, char>, 9> kEntities = {{{"&amp;
 constexpr std::array<std::string_view, 6> kEscapes = {"u001b[", "u001B[", "x1b[",
                                                       "x1B[",   "033[",   "e["};
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-bool digit(char c) { return c >= '0' && c <= '9'; }
-
 // "12 tensors": a number and a word that is no unit of memory.
 bool counts_things(std::string_view line) {
   const std::size_t end = line.find_first_not_of("0123456789.,");
