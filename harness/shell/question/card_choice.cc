@@ -27,7 +27,7 @@ std::string seconds(std::uint64_t value_ns) {
 }
 
 std::string card_text(const CardRoom& card) {
-  return fmt::format("{} ({}, {}, leaves {})", card.device, card.gpu_name,
+  return fmt::format("{} ({}, {}, leaves {} at least)", card.device, card.gpu_name,
                      format_bytes(card.total_bytes), format_bytes(card.usable_bytes));
 }
 
@@ -68,9 +68,10 @@ std::uint64_t least_need(const SearchResult& result) {
   return needs.best == nullptr ? result.needed_bytes : *needs.best->least_bytes;
 }
 
-std::vector<CardRoom> cards_by_room(std::uint64_t kept_bytes) {
+std::vector<CardRoom> cards_by_room(const LoadedLibraries& loaded) {
   std::vector<CardRoom> rooms;
   const auto add = [&](std::string device, std::string gpu_name, std::uint64_t total_bytes) {
+    const std::uint64_t kept_bytes = outside_memory(device, loaded).high_bytes;
     if (total_bytes <= kept_bytes) return;
     rooms.push_back({.device = std::move(device),
                      .gpu_name = std::move(gpu_name),
@@ -89,6 +90,12 @@ std::vector<CardRoom> cards_by_room(std::uint64_t kept_bytes) {
   }
   std::ranges::stable_sort(rooms, {}, &CardRoom::total_bytes);
   return rooms;
+}
+
+std::vector<CardRoom> cards_of_job(const std::string& typed, const std::string& workload,
+                                   std::uint64_t seed) {
+  const auto source = open_workload_with_kernels(workload, seed);
+  return cards_by_room(libraries_of(typed, source->header().jobs.size()));
 }
 
 const CardRoom* smallest_card(const std::vector<CardRoom>& cards, std::uint64_t needed_bytes) {

@@ -10,6 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "harness/core/search/search.h"
+#include "harness/shell/question/outside_memory.h"
 #include "results/schema.h"
 
 namespace allocmark {
@@ -19,12 +20,14 @@ struct CardRoom {
   std::string device;  // "sim:rtx-4090"
   std::string gpu_name;
   std::uint64_t total_bytes = 0;
-  std::uint64_t usable_bytes = 0;  // what its context leaves
+  std::uint64_t usable_bytes = 0;  // what context, kernels and libraries leave for sure
 };
 
-// All that can be asked about but those of laptops, the smallest first. `kept_bytes` is what a
-// context takes of a card.
-[[nodiscard]] std::vector<CardRoom> cards_by_room(std::uint64_t kept_bytes);
+// All that can be asked about but those of laptops, the smallest first.
+[[nodiscard]] std::vector<CardRoom> cards_by_room(const LoadedLibraries& loaded);
+// Of a workload as it was typed, and with a card's figures.
+[[nodiscard]] std::vector<CardRoom> cards_of_job(const std::string& typed,
+                                                 const std::string& workload, std::uint64_t seed);
 
 // The smallest that leaves so much; null where none does.
 [[nodiscard]] const CardRoom* smallest_card(const std::vector<CardRoom>& cards,

@@ -126,8 +126,9 @@ void judge_target(const AdviseCommand& command, Advice* advice) {
                       .target_ns = parse_target(command.job.target, "--target"),
                       .gpu_name = advice->device.gpu_name,
                       .needed_bytes = least_need(search)};
-  const std::uint64_t kept_bytes = advice->device.gpu_memory_bytes - search.usable_bytes;
-  advice->target = answer_target(*advice->question, cards_by_room(kept_bytes), advice->cells);
+  const std::vector<CardRoom> cards =
+      cards_of_job(advice->question->typed, advice->workload, command.job.seed);
+  advice->target = answer_target(*advice->question, cards, advice->cells);
 }
 
 // Where the job asks for pinned memory of the host.

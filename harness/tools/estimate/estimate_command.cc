@@ -16,10 +16,10 @@
 #include "harness/shell/question/card_choice.h"
 #include "harness/shell/question/job_options.h"
 #include "harness/shell/question/job_release.h"
+#include "harness/shell/question/outside_memory.h"
 #include "harness/shell/registry.h"
 #include "harness/tools/estimate/estimate.h"
 #include "harness/tools/estimate/estimate_print.h"
-#include "harness/tools/estimate/outside_memory.h"
 #include "workloads/model_config/model_config.h"
 
 namespace allocmark {
@@ -90,10 +90,9 @@ ExitCode run_estimate(const JobOptions& options) {
   answer.workload = workload_of(job.workload);
   EstimateSpec spec = spec_of(job);
   const auto source = open_workload_with_kernels(spec.workload, spec.seed);
-  answer.loaded = {.process_count = std::max<std::uint64_t>(source->header().jobs.size(), 1),
-                   .convolutions = answer.workload.starts_with("unet:")};
+  answer.loaded = libraries_of(answer.workload, source->header().jobs.size());
   answer.outside = outside_memory(job.device, answer.loaded);
-  answer.cards = cards_by_room(answer.outside.context_bytes);
+  answer.cards = cards_by_room(answer.loaded);
   const JobRelease release = find_release(
       {.given = job.pytorch, .workload = answer.workload, .recorded = source->header().pytorch});
   spec.allocator = allocator_of(release);

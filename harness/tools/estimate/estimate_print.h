@@ -7,8 +7,8 @@
 
 #include "harness/shell/question/card_choice.h"
 #include "harness/shell/question/job_options.h"
+#include "harness/shell/question/outside_memory.h"
 #include "harness/tools/estimate/estimate.h"
-#include "harness/tools/estimate/outside_memory.h"
 
 namespace allocmark {
 

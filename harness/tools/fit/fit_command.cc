@@ -42,8 +42,9 @@ constexpr std::uint32_t kSettleCountMax = 16;
 constexpr const char* kFitFooter =
     "\nThe least memory is the least from which every larger amount serves all requests. Each pass "
     "settles a range of\namounts, because an allocator learns of its memory only by refusals. '?' "
-    "marks amounts above the least that no pass\nsettled; --exact settles all. What the CUDA "
-    "context takes comes on top: 0.5 GiB on an H200.\n"
+    "marks amounts above the least that no pass\nsettled; --exact settles all. On top comes "
+    "what lies outside: the CUDA context, kernels\nand libraries. The smallest card has room for "
+    "them, up to 1.8 GiB where nobody measured it.\n"
     "\nExamples:\n"
     "  allocmark fit gpt2_train_amp\n"
     "  allocmark fit my_job.csv.gz --exact --conf unset expandable_segments:True\n"
@@ -72,10 +73,9 @@ struct Fit {
 };
 
 void choose_cards(const JobOptions& job, Fit* fit) {
-  const DeviceAnswer device = describe_device(job.device, own_program_path());
-  if (device.failure.empty())
-    fit->rooms = cards_by_room(device.facts.gpu_memory_bytes - fit->own.usable_bytes);
+  fit->rooms = cards_of_job(workload_of(job.workload), fit->workload, job.seed);
   if (job.target.empty()) return;
+  const DeviceAnswer device = describe_device(job.device, own_program_path());
   fit->question = {.workload = fit->workload,
                    .typed = workload_of(job.workload),
                    .seed = job.seed,

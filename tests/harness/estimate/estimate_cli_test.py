@@ -149,6 +149,15 @@ class Estimate(unittest.TestCase):
         self.assertIn("sim:rtx-4090", told)
         self.assertIn("this card was not measured", told)
 
+    def test_fit_names_the_same_smallest_card(self):
+        jobs = ("train:gpt2-124m,batch=8,seq=1024,steps=2", "train:vit-base,batch=64,steps=2", "comb:count=8 beside comb:count=8")
+        for job in jobs:
+            estimated = {one["conf"]: one["smallest_card"] for one in estimate(job)["settings"]}
+            found = json.loads(call("fit", job, "-c", "unset", "expandable_segments:True", "--format", "json"))["smallest_card"]
+            with self.subTest(job):
+                for name in ("unset", "best"):
+                    self.assertEqual(found[name]["device"], estimated[found[name]["conf"]])
+
     def test_two_processes_have_two_contexts(self):
         one, two = (estimate(words, "-d", "sim:h100", "-c", "unset") for words in ("comb:count=8", "comb:count=8 beside comb:count=8"))
         self.assertEqual(two["outside"]["context_bytes"], 2 * one["outside"]["context_bytes"])

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "harness/shell/question/outside_memory.h"
 #include "harness/tools/estimate/estimate_print.h"
-#include "harness/tools/estimate/outside_memory.h"
 #include "tests/catch.h"
 
 using namespace allocmark;

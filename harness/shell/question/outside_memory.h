@@ -3,6 +3,7 @@
 // card and a release flow in; bytes and how they are known flow out.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -23,6 +24,9 @@ struct LoadedLibraries {
   std::uint64_t process_count = 1;  // each has a context, kernels and libraries of its own
   bool convolutions = false;        // a whole network of them, not a cut into patches alone
 };
+
+// Of a workload as it was typed, with so many jobs in its trace's header.
+[[nodiscard]] LoadedLibraries libraries_of(std::string_view workload, std::size_t job_count);
 
 // `device`: "sim:h100"; one that nobody measured gets another's numbers and a wider range.
 [[nodiscard]] OutsideMemory outside_memory(std::string_view device, const LoadedLibraries& loaded);

@@ -1,5 +1,5 @@
 // See outside_memory.h.
-#include "harness/tools/estimate/outside_memory.h"
+#include "harness/shell/question/outside_memory.h"
 
 #include <algorithm>
 #include <iterator>
@@ -35,6 +35,11 @@ constexpr std::uint64_t kOthersLowBytes = 400 * kMiB;
 constexpr std::uint64_t kOthersHighBytes = 1800 * kMiB;
 
 }  // namespace
+
+LoadedLibraries libraries_of(std::string_view workload, std::size_t job_count) {
+  return {.process_count = std::max<std::uint64_t>(job_count, 1),
+          .convolutions = workload.starts_with("unet:")};
+}
 
 OutsideMemory outside_memory(std::string_view device, const LoadedLibraries& loaded) {
   const auto* const found = std::ranges::find(kMeasuredContexts, device, &MeasuredContext::device);
