@@ -60,7 +60,7 @@ std::string wrapped(std::string_view head, std::string_view words, std::size_t i
   std::size_t used = display_width(head);
   bool begins = true;  // of a line
   while (!words.empty()) {
-    const std::size_t end = std::min(words.find(' '), words.size());
+    const std::size_t end = unbroken_bytes(words);
     const std::string_view word = words.substr(0, end);
     words.remove_prefix(std::min(words.find_first_not_of(' ', end), words.size()));
     if (!begins && used + 1 + display_width(word) > width) {

@@ -2,6 +2,7 @@
 #include "results/columns/text.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -149,11 +150,25 @@ std::vector<std::string> wrap_conf(std::string_view conf, std::size_t width) {
   return lines;
 }
 
+std::size_t unbroken_bytes(std::string_view text) {
+  static constexpr std::array<std::string_view, 11> kUnits = {
+      "B", "KiB", "MiB", "GiB", "TiB", "bytes", "ns", "us", "ms", "s", "%"};
+  const std::size_t end = std::min(text.find(' '), text.size());
+  std::string_view number = text.substr(0, end);
+  number.remove_prefix(std::min(number.find_first_not_of("(+-"), number.size()));
+  if (number.empty() || number.find_first_not_of("0123456789.,") != std::string_view::npos)
+    return end;
+  const std::string_view next = text.substr(std::min(end + 1, text.size()));
+  const std::size_t next_end = std::min(next.find(' '), next.size());
+  const std::string_view unit = next.substr(0, std::min(next.find_first_of(" ,.;:)"), next.size()));
+  return std::ranges::find(kUnits, unit) == kUnits.end() ? end : end + 1 + next_end;
+}
+
 std::string wrap_words(std::string_view text, std::size_t width) {
   std::string out;
   std::size_t used = 0;
   for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::size_t end = begin + unbroken_bytes(text.substr(begin));
     std::string_view word = text.substr(begin, end - begin);
     begin = end + 1;
     if (used > 0 && used + 1 + display_width(word) <= width) {

@@ -35,8 +35,11 @@ namespace allocmark {
 // a colon or underscore.
 [[nodiscard]] std::vector<std::string> wrap_conf(std::string_view conf, std::size_t width);
 
+// Bytes of the text's first word, and of the next where it is the unit of a number: "23.5 GiB),".
+[[nodiscard]] std::size_t unbroken_bytes(std::string_view text);
+
 // Fills lines of at most `width` columns with the words of `text`; longer words get a line of their
-// own.
+// own, and a number stays with its unit.
 [[nodiscard]] std::string wrap_words(std::string_view text, std::size_t width);
 
 }  // namespace allocmark

@@ -224,11 +224,13 @@ TEST_CASE("readers get words for a cause of an OOM, not the name under which it 
   }
 }
 
-TEST_CASE("a config string is cut after commas, else between words") {
+TEST_CASE(
+    "a config string is cut after commas, else between words, and a number stays with its unit") {
   using Lines = std::vector<std::string>;
   CHECK(wrap_conf("max_split_size_mb:32,garbage_collection_threshold:0.8", 24) ==
         Lines{"max_split_size_mb:32,", "garbage_collection_", "threshold:0.8"});
   CHECK(wrap_conf("aaaaaaaaaa", 4) == Lines{"aaaa", "aaaa", "aa"});
+  CHECK(wrap_words("a card (23.5 GiB), now", 16) == "a card\n(23.5 GiB), now");
 }
 
 TEST_CASE("no cells give texts that say so") {
