@@ -11,6 +11,13 @@
 namespace allocmark {
 namespace {
 
+// A node looks at every block of its part, so that one of many counts for several.
+constexpr std::size_t kNodeBlocks = 512;
+
+std::uint64_t cost_of_node(std::size_t block_count) {
+  return 1 + block_count * block_count / (kNodeBlocks * kNodeBlocks);
+}
+
 constexpr std::uint64_t kNowhere = std::numeric_limits<std::uint64_t>::max();
 
 // Blocks of one part of time that meet no others, by rank: which of two is tried first.
@@ -191,7 +198,7 @@ PackAnswer PackingSearch::search_rest(const Part& part, Front front) {
 
 PackAnswer PackingSearch::search(const Part& part, Front front) {
   if (nodes_left_ == 0) return PackAnswer::Unknown;
-  --nodes_left_;
+  nodes_left_ -= std::min(nodes_left_, cost_of_node(part.blocks.size()));
   std::vector<Next> next;
   std::uint64_t lowest_top = kNowhere;
   for (std::uint32_t rank = 0; rank < part.blocks.size(); ++rank) {
@@ -232,7 +239,8 @@ ExactPacking search_packing(std::span<const BlockLife> blocks, std::uint64_t hei
   PackingSearch search(blocks, height_bytes);
   const std::vector<PackOrder> orders = search_orders(blocks);
   // An order that is good finds a packing soon: each gets few nodes first, then more.
-  for (std::uint64_t share = 2 * blocks.size() + 1; result.nodes_used < nodes_max; share *= 2) {
+  const std::uint64_t descent = (2 * blocks.size() + 1) * cost_of_node(blocks.size());
+  for (std::uint64_t share = descent; result.nodes_used < nodes_max; share *= 2) {
     for (const PackOrder& order : orders) {
       const std::uint64_t nodes = std::min(share, nodes_max - result.nodes_used);
       result.answer = search.run(order.blocks, nodes);

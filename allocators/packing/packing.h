@@ -20,8 +20,8 @@ struct BlockLife {
 // What is spent on a packing. Counted, not timed, so that a packing is the same on every machine.
 struct PackEffort {
   std::uint64_t comparisons = 2'000'000'000;  // of two blocks, by first fits in changed orders
-  std::uint64_t nodes = 2'000'000;            // of the exact search, in all
-  std::size_t exact_blocks_max = 2000;        // more are not searched exactly
+  std::uint64_t nodes = 2'000'000;  // of the exact search, in all; one of many blocks counts more
+  std::size_t exact_blocks_max = 2000;  // more are not searched exactly
 };
 
 struct BlockPacking {

@@ -158,6 +158,15 @@ TEST_CASE("a search without nodes knows nothing") {
   CHECK(answer.nodes_used == 3);
 }
 
+TEST_CASE("a node of many blocks counts for several") {
+  const std::vector<BlockLife> few(400, {.begin = 0, .end = 1, .size_bytes = 1});
+  const std::vector<BlockLife> many(1600, {.begin = 0, .end = 1, .size_bytes = 1});
+  CHECK(search_packing(few, few.size(), 100'000).nodes_used <= 2 * few.size());
+  const ExactPacking found = search_packing(many, many.size(), 100'000);
+  CHECK(found.answer == PackAnswer::Found);
+  CHECK(found.nodes_used > 8 * many.size());
+}
+
 TEST_CASE("faults of packings are found") {
   const std::vector<BlockLife> blocks = {{0, 4, 10}, {2, 6, 10}, {4, 8, 10}, {1, 2, 0}};
   const BlockPacking good{.offsets = {0, 10, 0, 5}, .height_bytes = 20};
