@@ -73,7 +73,8 @@ constexpr std::array kSummaryPatterns = {Pattern{Allocated, "Allocated memory | 
                                          Pattern{RetryCount, "cudaMalloc retries: {} |"}};
 
 constexpr std::array kBfcAnchors = {Anchor{"_bfc) ran out of memory trying to allocate {}"},
-                                    Anchor{"OOM when allocating tensor with shape"}};
+                                    Anchor{"OOM when allocating tensor with shape"},
+                                    Anchor{"failed to allocate memory [Op:"}};
 constexpr std::array kBfcPatterns = {Pattern{LargestFree, "LargestFreeBlock: {}"}};
 // The allocator's state, some thousand lines below its message.
 constexpr std::array kBfcStateAnchors = {Anchor{"Limit: {} InUse:", Allowed}};
@@ -165,6 +166,15 @@ constexpr std::array kDriverAnchors = {
     Anchor{"Failed to CUDA malloc {}"}};
 constexpr std::array kDriverBefore = {Pattern{Free, "Free memory: {} ~ Requested memory"}};
 
+// TensorRT leaves such a way to compute out, and goes on where there is another.
+constexpr std::array kTacticAnchors = {Anchor{"Tactic Device request: {} Available"}};
+constexpr std::array kTacticPatterns = {Pattern{Free, "Available: {}"}};
+
+constexpr std::array kVllmStartAnchors = {Anchor{"CUDA out of memory occurred when warming up"}};
+// Triton's.
+constexpr std::array kKernelAnchors = {Anchor{"out of resource: shared memory, Required: {}"}};
+constexpr std::array kKernelPatterns = {Pattern{Allowed, "Hardware limit: {}"}};
+
 constexpr std::array kVllmPoolAnchors = {Anchor{"out of memory at ~ cumem_allocator"}};
 
 // The last ones are Linux's, Kubernetes' and Ray's of a process that was ended.
@@ -178,10 +188,25 @@ constexpr std::array kHostAnchors = {Anchor{"DefaultCPUAllocator: ~ you tried to
                                      Anchor{"Out of memory: Killed process"},
                                      Anchor{"Reason: OOMKilled"},
                                      Anchor{"killed due to the node running low on memory"},
-                                     Anchor{"HOST_ALLOCATION_FAILED"}};  // cuDNN's
+                                     Anchor{"OOMKilled: true"},
+                                     Anchor{"oom_kill event in"},  // Slurm's, also older
+                                     Anchor{"oom-kill event(s) in"},
+                                     Anchor{"killed by the OOM killer"},
+                                     Anchor{"killed due to memory pressure (OOM)"},
+                                     Anchor{"NODE_OUT_OF_MEMORY"},
+                                     Anchor{"The paging file is too small"},  // Windows
+                                     Anchor{"HOST_ALLOCATION_FAILED"}};       // cuDNN's
+// Of PyTorch's workers and NCCL.
+constexpr std::array kSharedAnchors = {
+    Anchor{"is killed by signal: Bus error"}, Anchor{"unable to allocate shared memory"},
+    Anchor{"Error while creating shared memory segment ~ (size {})"},
+    Anchor{"unable to write to file ~: No space left on device"}};
 // Signal 9, whoever sent it.
-constexpr std::array kKilledAnchors = {Anchor{"exit code 137"}, Anchor{"exited with code 137"},
-                                       Anchor{"exitcode: -9"}};
+constexpr std::array kKilledAnchors = {
+    Anchor{"exit code 137"},  Anchor{"exited with code 137"},
+    Anchor{"exit code: 137"}, Anchor{"exit status 137"},
+    Anchor{"exitcode: -9"},   Anchor{"return code = -9"},
+    Anchor{"zsh: killed"},    Anchor{"died with <Signals.SIGKILL: 9>"}};
 
 // ggml's, TensorFlow's and NCCL's.
 constexpr std::array kPinnedAnchors = {
@@ -211,6 +236,8 @@ constexpr std::array kNoFigureAnchors = {Anchor{"CUDA error: out of memory"},
                                          Anchor{"failed: out of memory"},
                                          Anchor{"reason: out of memory"},
                                          Anchor{"Error out of memory at line"},
+                                         Anchor{"failed with error out of memory"},
+                                         Anchor{"CUDA: out of memory"},
                                          Anchor{"RESOURCE_EXHAUSTED: Out of memory"},
                                          Anchor{"Not enough memory to handle ~ prefill tokens"},
                                          Anchor{"OUT_OF_DEVICE_MEMORY"},
@@ -263,7 +290,15 @@ constexpr std::array kForms = {
          {},
          kBareStyle,
          kDriverBefore},
+    Form{.family = Family::Driver,
+         .name = "TensorRT",
+         .anchors = kTacticAnchors,
+         .patterns = kTacticPatterns,
+         .is_warning = true},
     Form{Family::VllmPool, "vLLM's CuMemAllocator", kVllmPoolAnchors, {}},
+    Form{Family::VllmStart, "vLLM", kVllmStartAnchors, {}},
+    Form{Family::Kernel, "Triton", kKernelAnchors, kKernelPatterns, kBareStyle},
+    Form{Family::Shared, "the host's shared memory", kSharedAnchors, {}, kBareStyle},
     Form{Family::Host, "host memory", kHostAnchors, {}, kBareStyle},
     Form{Family::Killed, "a process that was killed", kKilledAnchors, {}},
     Form{Family::Pinned, "pinned memory of the host", kPinnedAnchors, {}, kBareStyle},

@@ -30,7 +30,10 @@ enum class Family : std::uint8_t {
   Sglang,
   Driver,     // a library that asks the driver for each block, and says how much it asked
   VllmPool,   // vLLM's CuMemAllocator, which sleep mode is made of
+  VllmStart,  // vLLM's runs before it serves
+  Kernel,     // shared memory inside a multiprocessor
   Host,       // memory of the host, not of a GPU
+  Shared,     // and its files in memory, /dev/shm
   Killed,     // an exit code alone
   Pinned,     // memory of the host that was to be pinned
   NoFigures,  // an error that says that memory ran out and not how much

@@ -273,10 +273,6 @@ Verdict judge_limited(const Message& message) {
                    {{"allocator", allocator_of(message)}});
     if (held) verdict.facts.push_back(fmt::format("It held {}.", told(*held)));
   }
-  if (message.is_no_failure) {
-    verdict.facts.push_back(
-        "Its caller went on without that memory: this is a warning, not the failure.");
-  }
   add_no_sizes(message, &verdict);
   return verdict;
 }
@@ -319,6 +315,14 @@ Verdict judge_buffer(const Message& message) {
   Verdict verdict = !message.of(Quantity::Asked) ? without_request(message)
                     : family == Family::Ggml     ? judge_load(message)
                                                  : judge_call(message);
+  const auto& free = message.of(Quantity::Free);
+  const auto& total = message.of(Quantity::Total);
+  if (family == Family::Vllm && free && total && total->bytes > 0) {
+    // Rounded down, as it must fit.
+    const auto percent = 100 * free->bytes / total->bytes;
+    verdict.facts.push_back(fmt::format(
+        "With what is free vLLM starts with gpu_memory_utilization=0.{:02} at most.", percent));
+  }
   if (family == Family::Driver) {
     verdict.facts.push_back(
         "This library asks the driver itself: what PyTorch's cache keeps unallocated is not there "

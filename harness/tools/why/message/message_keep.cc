@@ -1,6 +1,7 @@
 // Which messages of a text are one: repetitions of ranks and retries, and the parts that a log
 // tears apart. See message.h.
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "harness/tools/why/message/message.h"
@@ -27,6 +28,12 @@ bool repeats(const Message& later, const Message& earlier) {
     if (!earlier.figures[i] || !overlap(*later.figures[i], *earlier.figures[i])) return false;
   }
   return same_asked || !later.of(Quantity::Asked);
+}
+
+bool says_all_without_figures(Family family) {
+  static constexpr std::array kFamilies = {Family::Host,   Family::Shared,    Family::Vllm,
+                                           Family::Sglang, Family::VllmStart, Family::Kernel};
+  return std::ranges::find(kFamilies, family) != kFamilies.end();
 }
 
 bool has_figures(const Message& message) {
@@ -59,9 +66,8 @@ void MessageReader::keep(Message message) {
   }
   const Family family = message.form->family;
   const bool says_something =
-      message.is_pinning || family == Family::Host ||
-      (family != Family::NoFigures && (has_figures(message) || message.is_rejection ||
-                                       family == Family::Vllm || family == Family::Sglang));
+      message.is_pinning || says_all_without_figures(family) ||
+      (family != Family::NoFigures && (has_figures(message) || message.is_rejection));
   std::vector<Message>& list = says_something ? kept : without_figures_;
   for (Message& earlier : list) {
     if (!repeats(message, earlier)) continue;

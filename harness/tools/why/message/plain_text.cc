@@ -137,6 +137,9 @@ class Plainer {
     if (rest.size() < 3) return false;
     const bool named = std::isalpha(static_cast<unsigned char>(rest[1])) != 0 || rest[1] == '/';
     const std::size_t end = rest.find_first_of(">\n");
+    // "<Signals.SIGKILL: 9>" of Python
+    const std::size_t dot = rest.find_first_of(". >\n", 1);
+    if (dot != std::string_view::npos && rest[dot] == '.') return false;
     if (!named || end == std::string_view::npos || rest[end] != '>') return false;
     gap_ = true;
     at_ += end + 1;

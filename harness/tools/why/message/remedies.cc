@@ -248,12 +248,24 @@ constexpr std::array kChanges = {
            "(llama.cpp: -ngl). macOS gives a GPU a part of the memory only (sysctl "
            "iogpu.wired_limit_mb). allocmark does not model Apple's GPUs.",
            false, kLessLive},
-    Change{Family::Vllm,
-           "What helps: max_model_len, max_num_seqs, gpu_memory_utilization, or more cards "
-           "(tensor_parallel_size)."},
+    Change{
+        Family::Vllm,
+        "What helps: a smaller max_model_len or max_num_seqs, more cards (tensor_parallel_size), "
+        "or another gpu_memory_utilization: larger where the cache is short and the card has "
+        "room, smaller where other programs hold it."},
     Change{Family::Sglang,
            "What helps: a larger --mem-fraction-static where the card has room beside it, or more "
            "cards (--tp)."},
+    Change{Family::VllmStart,
+           "What helps: a smaller gpu_memory_utilization or max_num_seqs, or more cards "
+           "(tensor_parallel_size)."},
+    Change{
+        Family::Kernel,
+        "Smaller blocks or fewer stages of that kernel (num_stages), or a release of the library "
+        "that has settings for this GPU."},
+    Change{Family::Shared,
+           "A larger /dev/shm: 'docker run --shm-size=16g' or '--ipc=host', in Kubernetes an "
+           "emptyDir of medium Memory mounted there. Or fewer workers of the DataLoader."},
     Change{Family::VllmPool,
            "What helps: a smaller gpu_memory_utilization, and torch.cuda.empty_cache() in the "
            "trainer before wake_up(); waking weights and cache one after the other (wake_up(tags=) "

@@ -1,5 +1,6 @@
 #include "harness/tools/why/message/verdict.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/assert.h"
@@ -52,21 +53,30 @@ std::vector<ProcessFigure> other_processes(const Message& message) {
   return others;
 }
 
-Verdict judge(const Message& message) {
-  if (message.is_absurd) {
-    return {.cause = Cause::TooBig,
-            .help = Help::No,
-            .answer =
-                "more than 1 EB was asked, which no card has: a size went wrong in the program (a "
-                "negative one, or one that overflowed), and no setting of the allocator can help"};
-  }
-  if (message.is_mixed) {
-    return said(message, {},
-                "{request} failed, and lines of several processes are mixed in the text: which of "
-                "its figures belong to this request is not known. The log of one rank can be "
-                "answered (torchrun --log-dir), or one whose lines begin with the rank's name");
-  }
-  if (message.is_piece_limit) return judge_piece(message);
+namespace {
+
+// What one sentence answers, whatever the figures.
+struct FixedAnswer {
+  Family family;
+  Finding finding;
+  std::string_view words;
+};
+constexpr std::array kFixedAnswers = {
+    FixedAnswer{Family::VllmStart,
+                {Cause::MissingFigures, Help::No},
+                "vLLM ran out of memory before it served: gpu_memory_utilization leaves too little "
+                "beside weights and cache for as many sequences as it may run at once. The text "
+                "does not say by how much"},
+    FixedAnswer{Family::Kernel,
+                {Cause::TooBig, Help::No},
+                "a kernel asks for more shared memory than a multiprocessor has: the card's memory "
+                "is not short, and no setting of an allocator can help"},
+    FixedAnswer{Family::Shared,
+                {Cause::HostMemory, Help::No},
+                "{request} failed in the host's shared memory (/dev/shm), not on a GPU: no setting "
+                "of PyTorch's GPU allocator can help"}};
+
+Verdict judge_by_family(const Message& message) {
   switch (message.form->family) {
     case Family::PyTorch:
     case Family::Paddle:
@@ -89,14 +99,37 @@ Verdict judge(const Message& message) {
       return judge_buffer(message);
     case Family::Summary:
       return judge_summary(message);
-    case Family::VllmPool:
-    case Family::Killed:
-    case Family::Host:
-    case Family::Pinned:
-    case Family::NoFigures:
+    default:
       return judge_without_figures(message);
   }
-  return {};
+}
+
+}  // namespace
+
+Verdict judge(const Message& message) {
+  if (message.is_absurd) {
+    return {.cause = Cause::TooBig,
+            .help = Help::No,
+            .answer =
+                "more than 1 EB was asked, which no card has: a size went wrong in the program (a "
+                "negative one, or one that overflowed), and no setting of the allocator can help"};
+  }
+  if (message.is_mixed) {
+    return said(message, {},
+                "{request} failed, and lines of several processes are mixed in the text: which of "
+                "its figures belong to this request is not known. The log of one rank can be "
+                "answered (torchrun --log-dir), or one whose lines begin with the rank's name");
+  }
+  if (message.is_piece_limit) return judge_piece(message);
+  const auto* const fixed =
+      std::ranges::find(kFixedAnswers, message.form->family, &FixedAnswer::family);
+  if (fixed != kFixedAnswers.end()) return said(message, fixed->finding, fixed->words);
+  Verdict verdict = judge_by_family(message);
+  if (message.is_no_failure) {
+    verdict.facts.push_back(
+        "Its caller went on without that memory: this is a warning, not the failure.");
+  }
+  return verdict;
 }
 
 std::string_view to_string(Cause cause) {

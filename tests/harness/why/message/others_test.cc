@@ -12,6 +12,26 @@ TEST_CASE("a cache that is too small for one request says how long requests may 
   CHECK(has(answer.text, "max_model_len must be 7216 at most"));
 }
 
+TEST_CASE("a start of vLLM beside others says which share it can have") {
+  const Answer answer = answer_to(
+      "Free memory on device cuda:0 (12.31/23.52 GiB) on startup is less than desired GPU memory "
+      "utilization (0.9, 21.17 GiB).");
+  CHECK(answer.verdict.cause == Cause::TooBig);
+  CHECK(has(answer.text, "gpu_memory_utilization=0.52 at most"));
+}
+
+TEST_CASE("limits that are not the card's memory are told from it") {
+  const Answer kernel = answer_to(
+      "out of resource: shared memory, Required: 131072, Hardware limit: 101376. Reducing block "
+      "sizes or `num_stages` may help.");
+  CHECK(has(kernel.text, "the card's memory is not short"));
+  const Answer shared = answer_to("DataLoader worker (pid 4711) is killed by signal: Bus error.");
+  CHECK(shared.verdict.cause == Cause::HostMemory);
+  CHECK(has(shared.text, "--shm-size"));
+  const Answer tactic = answer_to("[TRT] [W] Tactic Device request: 5212MB Available: 3912MB.");
+  CHECK(has(tactic.text, "this is a warning"));
+}
+
 TEST_CASE("a size that no card has is called absurd, whoever asked for it") {
   const Answer answer = answer_to(
       "BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer of size "

@@ -1,0 +1,369 @@
+// A message of each form, and which figures are read of it. Sizes are made up.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/tools/why/message/forms.h"
+
+namespace allocmark::message {
+
+struct Case {
+  const char* name;
+  Family family;
+  std::string text;
+  std::map<Quantity, std::string> figures;
+};
+
+// Each figure that a form knows is in one case at least.
+using enum Quantity;
+
+inline const std::vector<Case> kCases = {
+    {"1.0",
+     Family::PyTorch,
+     "RuntimeError: CUDA out of memory. Tried to allocate 12.50 MiB (GPU 0; 10.92 GiB total "
+     "capacity; 8.57 GiB already allocated; 9.06 MiB free; 4.68 MiB cached)",
+     {{Asked, "12.50 MiB"},
+      {Total, "10.92 GiB"},
+      {Allocated, "8.57 GiB"},
+      {Free, "9.06 MiB"},
+      {Unallocated, "4.68 MiB"}}},
+    {"1.8 with a limit",
+     Family::PyTorch,
+     "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 2; 11.17 GiB total capacity; 4.06 GiB "
+     "already allocated; 5.44 GiB free; 5.00 GiB allowed; 4.50 GiB reserved in total by PyTorch) "
+     "If reserved memory is >> allocated memory try setting max_split_size_mb",
+     {{Asked, "1.00 GiB"},
+      {Total, "11.17 GiB"},
+      {Allocated, "4.06 GiB"},
+      {Free, "5.44 GiB"},
+      {Allowed, "5.00 GiB"},
+      {Reserved, "4.50 GiB"}}},
+    {"2.1, with its misspelling",
+     Family::PyTorch,
+     "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.70 GiB. GPU 0 has a "
+     "total capacty of 6.00 GiB of which 0 bytes is free. Of the allocated memory 2.93 GiB is "
+     "allocated by PyTorch, and 2.30 GiB is reserved by PyTorch but unallocated.",
+     {{Asked, "1.70 GiB"},
+      {Total, "6.00 GiB"},
+      {Free, "0 bytes"},
+      {Allocated, "2.93 GiB"},
+      {Unallocated, "2.30 GiB"}}},
+    {"2.6 with everything",
+     Family::PyTorch,
+     "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 996.00 MiB. GPU 3 has a total "
+     "capacity of 44.43 GiB of which 9.06 GiB is free. Process 2102129 has 17.54 GiB memory in "
+     "use. Including non-PyTorch memory, this process has 17.81 GiB memory in use. 17.69 GiB "
+     "allowed; Of the allocated memory 17.44 GiB is allocated by PyTorch, with 17.00 MiB "
+     "allocated in private pools (e.g., HIP Graphs), and 59.88 MiB is reserved by PyTorch but "
+     "unallocated. If reserved but unallocated memory is large try setting "
+     "PYTORCH_HIP_ALLOC_CONF=expandable_segments:True to avoid fragmentation.",
+     {{Asked, "996.00 MiB"},
+      {Total, "44.43 GiB"},
+      {Free, "9.06 GiB"},
+      {ThisProcess, "17.81 GiB"},
+      {Allowed, "17.69 GiB"},
+      {Allocated, "17.44 GiB"},
+      {PoolFree, "17.00 MiB"},
+      {Unallocated, "59.88 MiB"}}},
+    {"2.15 with a reserve",
+     Family::PyTorch,
+     "CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity of 23.52 GiB of "
+     "which 9.75 GiB is free. Of the allocated memory 12.00 GiB is allocated by PyTorch, and "
+     "352.99 MiB is reserved by PyTorch but unallocated. This allocation exceeds the "
+     "expandable-segment reserve of 2.00 GiB for this stream, and a single allocation cannot "
+     "span expandable segments. Raise PYTORCH_CUDA_ALLOC_CONF expandable_segments_reserve or "
+     "expandable_segments_reserve_by_class (or unset it) so that a segment is at least 3.00 GiB.",
+     {{Asked, "3.00 GiB"},
+      {Total, "23.52 GiB"},
+      {Free, "9.75 GiB"},
+      {Allocated, "12.00 GiB"},
+      {Unallocated, "352.99 MiB"},
+      {SegmentLimit, "2.00 GiB"},
+      {SegmentNeeded, "3.00 GiB"}}},
+    {"the driver's pool",
+     Family::PyTorchPool,
+     "Allocation on device 0 would exceed allowed memory. (out of memory)\n"
+     "Currently allocated     : 6.72 GiB\nRequested               : 40.00 MiB\n"
+     "Device limit            : 8.00 GiB\nFree (according to CUDA): 0 bytes\n"
+     "PyTorch limit (set by user-supplied memory fraction)\n"
+     "                        : 7.00 GiB",
+     {{Allocated, "6.72 GiB"},
+      {Asked, "40.00 MiB"},
+      {Total, "8.00 GiB"},
+      {Free, "0 bytes"},
+      {Allowed, "7.00 GiB"}}},
+    {"Apple",
+     Family::Mps,
+     "RuntimeError: MPS backend out of memory (MPS allocated: 17.36 GB, other allocations: "
+     "613.56 "
+     "MB, max allowed: 18.13 GB). Tried to allocate 192.00 MB on private pool.",
+     {{Allocated, "17.36 GB"},
+      {OtherMemory, "613.56 MB"},
+      {Allowed, "18.13 GB"},
+      {Asked, "192.00 MB"}}},
+    {"Apple, one buffer",
+     Family::Mps,
+     "RuntimeError: Invalid buffer size: 21.36 GiB",
+     {{Asked, "21.36 GiB"}}},
+    {"MLX, one buffer",
+     Family::Metal,
+     "RuntimeError: [metal::malloc] Attempting to allocate 34359738368 bytes which is greater "
+     "than "
+     "the maximum allowed buffer size of 9534832640 bytes.",
+     {{Asked, "34359738368 bytes"}, {Allowed, "9534832640 bytes"}}},
+    {"MLX",
+     Family::Metal,
+     "libc++abi: [METAL] Command buffer execution failed: Insufficient Memory "
+     "(00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+     {}},
+    {"llama.cpp on a Mac",
+     Family::Metal,
+     "ggml_metal_buffer_init: error: failed to allocate buffer, size = 20480.00 MiB",
+     {{Asked, "20480.00 MiB"}}},
+    {"Intel, one piece",
+     Family::PyTorch,
+     "RuntimeError: Current platform can NOT allocate memory block with size larger than 4GB! "
+     "Tried to allocate 5.20 GiB (GPU  0; 15.11 GiB total capacity; 3.21 GiB already allocated; "
+     "3.50 GiB reserved in total by PyTorch)",
+     {{Asked, "5.20 GiB"}, {Total, "15.11 GiB"}, {Allocated, "3.21 GiB"}, {Reserved, "3.50 GiB"}}},
+    {"a table",
+     Family::Summary,
+     "|                  PyTorch CUDA memory summary, device ID 0                 |\n"
+     "|            CUDA OOMs: 2            |        cudaMalloc retries: 3         |\n"
+     "|        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  |\n"
+     "| Allocated memory      |  13975 MiB |  18803 MiB |   2142 GiB |   2128 GiB |\n"
+     "|       from large pool |  13959 MiB |  18790 MiB |   2140 GiB |   2127 GiB |\n"
+     "| GPU reserved memory   |  20000 MiB |  21000 MiB |  21000 MiB |   1000 MiB |\n"
+     "| Non-releasable memory |   6025 MiB |   7000 MiB |   1200 GiB |   1190 GiB |\n"
+     "| Allocations           |     512    |     600    |   91000    |   90488    |\n",
+     {{OomCount, "2"},
+      {RetryCount, "3"},
+      {Allocated, "13975 MiB"},
+      {AllocatedPeak, "18803 MiB"},
+      {Reserved, "20000 MiB"},
+      {ReservedPeak, "21000 MiB"},
+      {Inactive, "6025 MiB"}}},
+    {"TensorFlow's dump",
+     Family::Bfc,
+     "2026-02-11 12:56:42.1: W core/bfc_allocator.cc:462] Allocator (GPU_0_bfc) ran out of "
+     "memory "
+     "trying to allocate 2.00GiB (rounded to 2147483648)requested by op\n"
+     "2026-02-11 12:56:42.2: I core/bfc_allocator.cc:1066] InUse at 703ae6300 of size 1024 next "
+     "50\n"
+     "2026-02-11 12:56:42.3: I core/bfc_allocator.cc:1066] Free  at 703ae6700 of size 1610612736 "
+     "next 18\n"
+     "2026-02-11 12:56:42.4: I core/bfc_allocator.cc:1066] Free  at 7f0000000 of size 1073741824 "
+     "next 9\n"
+     "2026-02-11 12:56:42.5: I core/bfc_allocator.cc:1103] Stats: \n"
+     "Limit:                     12884901888\nInUse:                     10200547328\n"
+     "MaxInUse:                  11811160064\nNumAllocs:                 2719\n",
+     {{Asked, "2.00 GiB"},
+      {Allowed, "12884901888 bytes"},
+      {Allocated, "10200547328 bytes"},
+      {AllocatedPeak, "11811160064 bytes"},
+      {LargestFree, "1610612736 bytes"},
+      {FreeChunks, ""}}},
+    {"TensorFlow's region",
+     Family::Bfc,
+     "I tensorflow/stream_executor/cuda/cuda_driver.cc:733] failed to allocate 3.81G (4089446400 "
+     "bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+     {{Asked, "3.81 G"}}},
+    {"JAX",
+     Family::Xla,
+     "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 "
+     "bytes.",
+     {{Asked, "8589934592 bytes"}}},
+    {"JAX on a TPU",
+     Family::Xla,
+     "RESOURCE_EXHAUSTED: Attempting to reserve 12.00G at the bottom of memory. That was not "
+     "possible. There are 10.96G free, 0B reserved, and 10.96G reservable.",
+     {{Asked, "12.00 G"}, {Free, "10.96 G"}}},
+    {"a program of XLA",
+     Family::XlaProgram,
+     "Ran out of memory in memory space hbm. Used 20.10G of 15.48G hbm. Exceeded hbm capacity by "
+     "4.62G.",
+     {{Asked, "20.10 G"}, {Allowed, "15.48 G"}, {Exceeded, "4.62 G"}}},
+    {"llama.cpp",
+     Family::Ggml,
+     "llama_model_load_from_file_impl: using device CUDA0 (NVIDIA GeForce RTX 3090) "
+     "(0000:01:00.0) - 23306 MiB free\n"
+     "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 39979.48 MiB on device 0: "
+     "cudaMalloc "
+     "failed: out of memory\n"
+     "alloc_tensor_range: failed to allocate CUDA0 buffer of size 41921522565\n",
+     {{Asked, "39979.48 MiB"}, {Free, "23306 MiB"}}},
+    {"RMM",
+     Family::Rmm,
+     "MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/opt/rmm/include/rmm/mr/device/"
+     "pool_memory_resource.hpp:257: Maximum pool size exceeded (failed to allocate 10.371208 "
+     "GiB): Not enough room to grow, current/max/try size = 70.000000 GiB, 78.000000 GiB, "
+     "10.371208 GiB",
+     {{Asked, "10.371208 GiB"}, {Reserved, "70.000000 GiB"}, {Allowed, "78.000000 GiB"}}},
+    {"ONNX Runtime",
+     Family::OnnxRuntime,
+     "bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, bool) Available "
+     "memory of 1000000 is smaller than requested bytes of 135383040",
+     {{Free, "1000000 bytes"}, {Asked, "135383040 bytes"}}},
+    {"CuPy",
+     Family::CuPy,
+     "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 3,000,000,000 bytes (allocated "
+     "so far: 512,000,000 bytes, limit set to: 1,000,000,000 bytes).",
+     {{Asked, "3,000,000,000 bytes"},
+      {Reserved, "512,000,000 bytes"},
+      {Allowed, "1,000,000,000 bytes"}}},
+    {"CuPy until 6",
+     Family::CuPy,
+     "cupy.cuda.memory.OutOfMemoryError: out of memory to allocate 3000000000 bytes (total "
+     "512000000 bytes, limit set to 1000000000 bytes)",
+     {{Asked, "3000000000 bytes"}, {Reserved, "512000000 bytes"}, {Allowed, "1000000000 bytes"}}},
+    {"Paddle",
+     Family::Paddle,
+     "ResourceExhaustedError: Out of memory error on GPU 0. Cannot allocate 1.000000GB memory on "
+     "GPU 0, 22.000000GB memory has been allocated and available memory is only 512.000000MB.",
+     {{Asked, "1.000000 GB"}, {Allocated, "22.000000 GB"}, {Free, "512.000000 MB"}}},
+    {"vLLM at its start",
+     Family::Vllm,
+     "ValueError: Free memory on device (10.9/23.6 GiB) on startup is less than desired GPU "
+     "memory "
+     "utilization (0.9, 21.3 GiB).",
+     {{Free, "10.9 GiB"}, {Total, "23.6 GiB"}, {Asked, "21.3 GiB"}}},
+    {"vLLM's cache",
+     Family::Vllm,
+     "ValueError: To serve at least one request with the models's max seq len (32768), (4.00 GiB "
+     "KV cache is needed, which is larger than the available KV cache memory (2.15 GiB).",
+     {{Asked, "4.00 GiB"}, {Free, "2.15 GiB"}}},
+    {"vLLM's first engine",
+     Family::Vllm,
+     "ValueError: The model's max seq len (20480) is larger than the maximum number of tokens "
+     "that can be stored in KV cache (7216). Try increasing `gpu_memory_utilization`",
+     {{TokensAsked, "20480"}, {TokensFree, "7216"}}},
+    {"NCCL",
+     Family::Driver,
+     "node7:4711:4712 [3] include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'\n"
+     "node7:4711:4712 [3] include/alloc.h:185 NCCL WARN Failed to CUDA calloc async 7340032 "
+     "bytes",
+     {{Asked, "7340032 bytes"}}},
+    {"NCCL, pinned",
+     Family::Pinned,
+     "NCCL WARN Failed to CUDA host alloc 4923392 bytes",
+     {{Asked, "4923392 bytes"}}},
+    {"llama.cpp with Vulkan",
+     Family::Ggml,
+     "ggml_vulkan: Device memory allocation of size 1037832192 failed.\n"
+     "alloc_tensor_range: failed to allocate Vulkan0 buffer of size 1037832192",
+     {{Asked, "1037832192 bytes"}}},
+    {"TensorFlow on the host",
+     Family::Host,
+     "OOM when allocating tensor with shape[25000,25000] and type float on "
+     "/job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu [Op:Fill]",
+     {{Asked, ""}}},
+    {"the host",
+     Family::Host,
+     "RuntimeError: [enforce fail at alloc_cpu.cpp:114] data. DefaultCPUAllocator: can't "
+     "allocate "
+     "memory: you tried to allocate 68719476736 bytes. Error code 12",
+     {{Asked, "68719476736 bytes"}}},
+    {"Ollama",
+     Family::Host,
+     "Error: model requires more system memory (8.4 GiB) than is available (6.1 GiB)",
+     {{Asked, "8.4 GiB"}}},
+    {"SGLang's cache on the host",
+     Family::Host,
+     "ValueError: Not enough host memory available. Requesting 20.40 GB but only have 15.00 GB "
+     "free. Please reduce the size of the hierarchical cache.",
+     {{Asked, "20.40 GB"}}},
+    {"a file of shared memory",
+     Family::Host,
+     "RuntimeError: unable to mmap 68719476736 bytes from file </torch_1_2>: Cannot allocate "
+     "memory (12)",
+     {{Asked, "68719476736 bytes"}}},
+    {"a worker that Linux ended",
+     Family::Host,
+     "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.",
+     {}},
+    {"Linux's log",
+     Family::Host,
+     "[ 12.3] Memory cgroup out of memory: Killed process 4711 (python) total-vm:68719476kB",
+     {}},
+    {"Kubernetes", Family::Host, "Last State: Terminated\n  Reason: OOMKilled", {}},
+    {"ggml, pinned",
+     Family::Pinned,
+     "ggml_cuda_host_malloc: failed to allocate 1024.00 MiB of pinned memory: out of memory",
+     {{Asked, "1024.00 MiB"}}},
+    {"TensorFlow, pinned",
+     Family::Pinned,
+     "cuda_driver.cc:893] failed to alloc 8589934592 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: "
+     "out of memory\ndevice_host_allocator.h:46] could not allocate pinned host memory of size: "
+     "8589934592",
+     {{Asked, "8589934592 bytes"}}},
+    {"vLLM's warm-up",
+     Family::VllmStart,
+     "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy "
+     "requests. "
+     "Please try lowering `max_num_seqs` or `gpu_memory_utilization`",
+     {}},
+    {"Triton, inside a multiprocessor",
+     Family::Kernel,
+     "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072, "
+     "Hardware limit: 101376. Reducing block sizes or `num_stages` may help.",
+     {{Asked, "131072 bytes"}, {Allowed, "101376 bytes"}}},
+    {"TensorRT leaves a tactic out",
+     Family::Driver,
+     "[TRT] [W] Tactic Device request: 5212MB Available: 3912MB. Device memory is insufficient "
+     "to "
+     "use tactic.",
+     {{Asked, "5212 MB"}, {Free, "3912 MB"}}},
+    {"TensorFlow without figures",
+     Family::Bfc,
+     "ResourceExhaustedError: {{function_node __wrapped__Mul}} failed to allocate memory "
+     "[Op:Mul]",
+     {}},
+    {"a worker's bus error",
+     Family::Shared,
+     "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. It is possible "
+     "that dataloader's workers are out of shared memory.",
+     {}},
+    {"PyTorch's shared memory",
+     Family::Shared,
+     "RuntimeError: unable to allocate shared memory(shm) for file </torch_12_34_0>: Success (0)",
+     {}},
+    {"NCCL's shared memory",
+     Family::Shared,
+     "Error while creating shared memory segment /dev/shm/nccl-aBc (size 33030528), error: No "
+     "space left on device (28)",
+     {{Asked, "33030528 bytes"}}},
+    {"Slurm", Family::Host, "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.", {}},
+    {"Ray", Family::Host, "(raylet) 1 Workers killed due to memory pressure (OOM), 0 crashed", {}},
+    {"Windows", Family::Host, "OSError: [WinError 1455] The paging file is too small", {}},
+    {"DeepSpeed's launcher", Family::Killed, "['python', 'a.py'] exits with return code = -9", {}},
+    {"Kubernetes' exit code", Family::Killed, "Exit Code:    137", {}},
+    {"Accelerate's launcher", Family::Killed, "'train.py']' died with <Signals.SIGKILL: 9>.", {}},
+    {"CTranslate2", Family::NoFigures, "RuntimeError: CUDA failed with error out of memory", {}},
+    {"TVM",
+     Family::NoFigures,
+     "Check failed: (e == cudaSuccess) is false: CUDA: out of memory",
+     {}},
+    {"without figures", Family::NoFigures, "RuntimeError: CUDA error: out of memory", {}},
+    {"Thrust", Family::NoFigures, "  what():  parallel_for failed: out of memory", {}},
+    {"dlib", Family::NoFigures, "gpu_data.cpp:218. code: 2, reason: out of memory", {}},
+    {"bitsandbytes", Family::NoFigures, "Error out of memory at line 380 in file ops.cu", {}},
+    {"cuDNN", Family::NoFigures, "RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", {}},
+    {"SYCL", Family::NoFigures, "level_zero: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)", {}},
+    {"ROCm's runtime", Family::NoFigures, "HSA_STATUS_ERROR_OUT_OF_RESOURCES: failed", {}},
+    {"Vulkan's own", Family::NoFigures, "vk::Device::allocateMemory: ErrorOutOfDeviceMemory", {}},
+    {"TGI", Family::NoFigures, "Not enough memory to handle 4096 prefill tokens. You need", {}},
+    {"JAX, cut inside the figure",
+     Family::NoFigures,
+     "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770",
+     {}},
+};
+
+inline const Case& case_of(std::string_view name) {
+  return *std::ranges::find(kCases, name,
+                            [](const Case& one) { return std::string_view(one.name); });
+}
+
+}  // namespace allocmark::message
