@@ -39,7 +39,11 @@ constexpr std::array kPyTorchPatterns = {
     Pattern{SegmentNeeded, "so that a segment is at least {}"}};
 
 // CUDAMallocAsyncAllocator
-constexpr std::array kPoolAnchors = {Anchor{"Currently allocated : {} Requested", Allocated}};
+constexpr std::array kPoolAnchors = {
+    Anchor{"Currently allocated : {} Requested", Allocated},
+    Anchor{"OutOfMemoryError: Allocation on device"},  // as ComfyUI cuts it
+    Anchor{"OutOfMemoryError Exception Message: Allocation on device"},
+    Anchor{"Exception during processing !!! Allocation on device"}};
 constexpr std::array kPoolPatterns = {Pattern{Asked, "Requested : {} Device limit"},
                                       Pattern{Total, "Device limit : {}"},
                                       Pattern{Free, "Free (according to CUDA): {}"},
@@ -89,18 +93,27 @@ constexpr std::array kBfcRegionAnchors = {
 
 constexpr std::array kXlaAnchors = {Anchor{"Out of memory while trying to allocate {}"},
                                     Anchor{"RESOURCE_EXHAUSTED: Out of memory allocating {}"},
-                                    Anchor{"Failed to allocate request for {}"},
-                                    Anchor{"Attempting to reserve {} at"},
+                                    Anchor{"Failed to allocate request for {}"}};
+constexpr std::array kTpuAnchors = {Anchor{"Attempting to reserve {} at"},
                                     Anchor{"Attempting to allocate {}. That was not possible"},
                                     Anchor{"Attempting to reserve {}. That was not possible"}};
-constexpr std::array kXlaPatterns = {Pattern{Free, "There are {} free"}};
+constexpr std::array kTpuPatterns = {Pattern{Free, "There are {} free"}};
+constexpr std::array kXlaPoolAnchors = {Anchor{"cuMemAllocAsync failed to allocate {}"}};
+constexpr std::array kXlaPoolPatterns = {Pattern{Total, "Free memory/Total memory: ~/{}"},
+                                         Pattern{Free, "Free memory/Total memory: {}"},
+                                         Pattern{Allocated, "InUse: {} MaxInUse"}};
+
+// DirectML, Intel's Gaudi and OpenCL.
+constexpr std::array kOtherGpuAnchors = {
+    Anchor{"Could not allocate tensor with {}. There is not enough GPU video memory"},
+    Anchor{"PT_DEVMEM Allocation failed for size::{}"}, Anchor{"MEM_OBJECT_ALLOCATION_FAILURE"}};
 
 constexpr std::array kXlaProgramAnchors = {
     Anchor{"Ran out of memory in memory space ~. Used {} of", Asked}};
 constexpr std::array kXlaProgramPatterns = {Pattern{Allowed, "Used ~ of {} "},
                                             Pattern{Exceeded, "capacity by {}"}};
 
-constexpr std::array kGgmlAnchors = {Anchor{"allocating {} on device ~: cudaMalloc failed"},
+constexpr std::array kGgmlAnchors = {Anchor{"allocating {} on device ~Malloc failed"},
                                      Anchor{"failed to allocate CUDA ~ buffer of size {}"},
                                      Anchor{"failed to allocate ROCm ~ buffer of size {}"},
                                      Anchor{"failed to allocate SYCL ~ buffer of size {}"},
@@ -109,7 +122,8 @@ constexpr std::array kGgmlAnchors = {Anchor{"allocating {} on device ~: cudaMall
                                      Anchor{"failed to allocate Metal ~ buffer of size {}"},
                                      Anchor{"CUDA error: out of memory current device"},
                                      Anchor{"ROCm error: out of memory current device"},
-                                     Anchor{"CUDA error 2 at ~ ggml-cuda ~: out of memory"}};
+                                     Anchor{"CUDA error 2 at ~ ggml-cuda ~: out of memory"},
+                                     Anchor{"loading model: unable to allocate", Asked, true}};
 constexpr std::array kGgmlBefore = {Pattern{Free, ") - {} free"}};
 
 constexpr std::array kRmmAnchors = {
@@ -202,11 +216,15 @@ constexpr std::array kSharedAnchors = {
     Anchor{"Error while creating shared memory segment ~ (size {})"},
     Anchor{"unable to write to file ~: No space left on device"}};
 // Signal 9, whoever sent it.
-constexpr std::array kKilledAnchors = {
-    Anchor{"exit code 137"},  Anchor{"exited with code 137"},
-    Anchor{"exit code: 137"}, Anchor{"exit status 137"},
-    Anchor{"exitcode: -9"},   Anchor{"return code = -9"},
-    Anchor{"zsh: killed"},    Anchor{"died with <Signals.SIGKILL: 9>"}};
+constexpr std::array kKilledAnchors = {Anchor{"exit code 137"},
+                                       Anchor{"exited with code 137"},
+                                       Anchor{"exit code: 137"},
+                                       Anchor{"exit status 137"},
+                                       Anchor{"exitcode: -9"},
+                                       Anchor{"return code = -9"},
+                                       Anchor{"zsh: killed"},
+                                       Anchor{"terminated with code -9"},
+                                       Anchor{"died with <Signals.SIGKILL: 9>"}};
 
 // ggml's, TensorFlow's and NCCL's.
 constexpr std::array kPinnedAnchors = {
@@ -230,7 +248,6 @@ constexpr std::array kNoFigureAnchors = {Anchor{"CUDA error: out of memory"},
                                          Anchor{"XPU out of memory"},
                                          Anchor{"cuda runtime error (2) : out of memory"},
                                          Anchor{"Cuda Runtime (out of memory)"},
-                                         Anchor{"torch.OutOfMemoryError: Allocation on device"},
                                          Anchor{"Triton Error [CUDA]: out of memory"},
                                          Anchor{"CUDA runtime error in ~: out of memory"},
                                          Anchor{"failed: out of memory"},
@@ -273,7 +290,11 @@ constexpr std::array kForms = {
          false,
          false,
          true},
-    Form{Family::Xla, "JAX", kXlaAnchors, kXlaPatterns, kXlaStyle},
+    Form{Family::Xla, "JAX", kXlaAnchors, {}, kXlaStyle},
+    Form{Family::XlaPool, "TensorFlow and JAX (cudaMallocAsync)", kXlaPoolAnchors, kXlaPoolPatterns,
+         kBareStyle},
+    Form{Family::OtherGpu, "JAX on a TPU", kTpuAnchors, kTpuPatterns, kXlaStyle},
+    Form{Family::OtherGpu, "a device without CUDA", kOtherGpuAnchors, {}, kBareStyle},
     Form{Family::XlaProgram, "JAX, a compiled program", kXlaProgramAnchors, kXlaProgramPatterns,
          kXlaStyle},
     Form{Family::Ggml, "ggml (llama.cpp)", kGgmlAnchors, {}, kBareStyle, kGgmlBefore},

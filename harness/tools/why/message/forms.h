@@ -20,6 +20,7 @@ enum class Family : std::uint8_t {
   Summary,      // a table of torch.cuda.memory_summary()
   Bfc,          // TensorFlow's and JAX's allocator
   Xla,          // JAX's text without the allocator's figures
+  XlaPool,      // cudaMallocAsync of TensorFlow and JAX
   XlaProgram,   // a compiled program that is larger than the memory
   Ggml,
   Rmm,
@@ -28,6 +29,7 @@ enum class Family : std::uint8_t {
   Paddle,
   Vllm,
   Sglang,
+  OtherGpu,   // a device without CUDA, whose allocator is not known here
   Driver,     // a library that asks the driver for each block, and says how much it asked
   VllmPool,   // vLLM's CuMemAllocator, which sleep mode is made of
   VllmStart,  // vLLM's runs before it serves

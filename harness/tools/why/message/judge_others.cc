@@ -284,8 +284,14 @@ Verdict judge_driver_pool(const Message& message) {
   const auto& free = message.of(Quantity::Free);
   const auto& allowed = message.of(Quantity::Allowed);
   Verdict verdict;
-  if (!asked || !allocated) {
+  if (!asked && !allocated && !total) {
+    verdict = said(message, {},
+                   "PyTorch's cudaMallocAsync had no memory for a request. Some releases print no "
+                   "figures there, so nothing can be computed");
+  } else if (!asked || (!allocated && !free)) {
     verdict = cut(message);
+  } else if (!allocated) {
+    verdict = judge_call(message);
   } else if (allowed && surely_less(*allowed - *allocated, *asked) &&
              !(total && surely_at_least(*allowed, *total))) {
     verdict = below_limit(message, *allowed, *allocated);

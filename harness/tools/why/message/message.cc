@@ -100,6 +100,10 @@ bool belongs_to(const Hit& hit, const Hit& before) {
     return true;
   if (before.anchor->form->family == Family::Mps && hit.match.begin < before.match.begin + 300)
     return true;
+  // Its statistics have BFC's names.
+  if (before.anchor->form->family == Family::XlaPool && hit.anchor->form->continues &&
+      hit.match.begin < before.match.begin + 1000)
+    return true;
   if (hit.anchor->form != before.anchor->form) return false;
   return hit.match.figure_begin == before.match.figure_begin ||
          (hit.anchor->anchor->weak && hit.match.begin < before.match.begin + kWindow);

@@ -175,7 +175,7 @@ Remedy for_driver_pool(const Message& message, const Verdict& verdict) {
   record_snapshot(message, verdict, &remedy);
   remedy.changes.push_back(
       "backend:cudaMallocAsync writes no snapshot: record with PyTorch's own allocator (the "
-      "variable unset).");
+      "variable unset, ComfyUI with --disable-cuda-malloc).");
   return remedy;
 }
 
@@ -256,6 +256,16 @@ constexpr std::array kChanges = {
     Change{Family::Sglang,
            "What helps: a larger --mem-fraction-static where the card has room beside it, or more "
            "cards (--tp)."},
+    Change{Family::OtherGpu,
+           "Less must be live: a smaller model, batch or sequence, or more devices. allocmark does "
+           "not model this device's allocator, and settings for GPUs of NVIDIA do not apply."},
+    Change{Family::XlaPool,
+           "Less must be live: a smaller batch, recomputation (jax.checkpoint), more devices. What "
+           "asked here is XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async of JAX, or "
+           "TF_GPU_ALLOCATOR=cuda_malloc_async of TensorFlow.",
+           true},
+    Change{Family::XlaProgram,
+           "Less must be live: a smaller batch, recomputation (jax.checkpoint), more devices."},
     Change{Family::VllmStart,
            "What helps: a smaller gpu_memory_utilization or max_num_seqs, or more cards "
            "(tensor_parallel_size)."},

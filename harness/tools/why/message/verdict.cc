@@ -82,6 +82,7 @@ Verdict judge_by_family(const Message& message) {
     case Family::Paddle:
       return judge_caching(message);
     case Family::PyTorchPool:
+    case Family::XlaPool:
       return judge_driver_pool(message);
     case Family::Bfc:
     case Family::Mps:
@@ -92,6 +93,7 @@ Verdict judge_by_family(const Message& message) {
       return judge_limited(message);
     case Family::Xla:
     case Family::Metal:
+    case Family::OtherGpu:
     case Family::Ggml:
     case Family::Vllm:
     case Family::Sglang:

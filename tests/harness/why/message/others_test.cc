@@ -20,6 +20,16 @@ TEST_CASE("a start of vLLM beside others says which share it can have") {
   CHECK(has(answer.text, "gpu_memory_utilization=0.52 at most"));
 }
 
+TEST_CASE("a TPU is not told of settings for GPUs") {
+  const Answer tpu = answer_to(
+      "RESOURCE_EXHAUSTED: Attempting to allocate 512.00M. That was not possible. There are "
+      "196.00M "
+      "free.");
+  CHECK(tpu.verdict.cause == Cause::TooBig);
+  CHECK_FALSE(has(tpu.text, "XLA_PYTHON_CLIENT"));
+  CHECK_FALSE(has(tpu.text, "nsys"));
+}
+
 TEST_CASE("limits that are not the card's memory are told from it") {
   const Answer kernel = answer_to(
       "out of resource: shared memory, Required: 131072, Hardware limit: 101376. Reducing block "

@@ -139,7 +139,7 @@ TEST_CASE("the driver pool's message is read in every release that writes it who
     REQUIRE(found.messages.size() == 1);
     const Message& message = found.messages[0];
     if (rules.cuts_pool_text) {
-      CHECK(message.form->family == Family::NoFigures);
+      CHECK(message.form->family == Family::PyTorchPool);
       continue;
     }
     check_figure(message.of(Asked), 7 << 20);
