@@ -28,7 +28,7 @@ TEST_CASE("the same text and seed give the same bytes") {
        0xa31f45fef7205ee9u, 2724, 584733376},
       {"infer:llama-2-7b,requests=2,kv=paged,attention=fused,generated_max=4,kernels=1",
        0xa432c59f9e5aab43u, 22313, 82510540072},
-      {"train:vit-huge,batch=2,steps=2,attention=eager", 0x379a59316ad70756u, 17798, 12710277684},
+      {"train:vit-huge,batch=2,steps=2,attention=eager", 0xba0be18243f6aaf9u, 17798, 12710277684},
       {"train:vit-base,batch=4,image=64,patch=8,classes=10,precision=bf16,checkpoint=full,"
        "steps=2,attention=eager",
        0xf2291be60c40e237u, 6304, 921930374},
@@ -75,11 +75,11 @@ TEST_CASE("the same text and seed give the same bytes") {
       {"load:layers=4", 0xf9e1ec7f9eac2e8eu, 62, 4534042624},
       {"colocate:llama-3-8b,layers=2,cycles=1,steps=1,requests=4", 0xe8789b7d27740213u, 6927,
        29805150724},
-      {"unet:channels=64/128,attention=0/1,image=16,batch=2,steps=2", 0xf0ca75df7e026e42u, 7994,
+      {"unet:channels=64/128,attention=0/1,image=16,batch=2,steps=2", 0x1d1643f013b875c4u, 7986,
        148025420},
       {"unet:channels=64/128/"
        "64,blocks=1,image=8,batch=2,steps=1,precision=fp32,optimizer=sgd,kernels=1",
-       0x825343ed25bfa458u, 3157, 98135251},
+       0xd5070543e6ab8f1cu, 3049, 91581484},
       {"train:llama-3-8b,layers=2,batch=1,seq=256,steps=2,precision=bf16,products=fp8",
        0xd0b49679cee30ae9u, 2986, 14938220804},
       {"train:llama-3-8b,layers=2,hidden=1024,heads=16,kv_heads=4,ffn=2816,batch=2,seq=300/"

@@ -16,9 +16,10 @@ constexpr std::uint64_t kTimeWidth = 2 * kFrequencies;
 constexpr std::uint64_t kChannels = 4;
 
 // What a row of each image was repeated for is summed up, in the gradient's type, then cast.
-// sizes of both: bytes of the result, of the rows in the result's type, in their own.
+// sizes: bytes of the result, of the rows in the result's type, in their own; their elements.
 void sum_to_rows(Tape& tape, const Node& node, Grad* out) {
-  Grad sum = {.tensor = tape.gradient(node.sizes[1])};
+  const std::uint64_t token_count = node.sizes[0] / node.sizes[1];
+  Grad sum = {.tensor = tape.summed_rows(token_count, node.sizes[3], node.sizes[1])};
   out->tensor.reset();
   if (node.sizes[1] != node.sizes[2]) {
     Tensor narrow = tape.gradient(node.sizes[2]);
@@ -54,7 +55,7 @@ void gate_backward(Tape& tape, Node& node, Backprop& b) {
 
 void set_sizes(Node* node, const Var& out, const Var& rows) {
   if (node == nullptr) return;
-  node->sizes = {out.size_bytes(), rows.count * out.width, rows.size_bytes()};
+  node->sizes = {out.size_bytes(), rows.count * out.width, rows.size_bytes(), rows.count};
 }
 
 Var with_rows(Tape& tape, Var values, const Var& rows, BackwardFunction backward) {

@@ -88,6 +88,11 @@ void channels_backward(Tape&, Node& node, Backprop& b) {
 
 }  // namespace
 
+ConvolutionType convolution_type(const Tape& tape, std::uint64_t width) {
+  if (width == 4) return ConvolutionType::Float32;
+  return tape.is_half() ? ConvolutionType::Float16 : ConvolutionType::Bfloat16;
+}
+
 Var convolve(Tape& tape, Var input, const ImageShape& shape, const Convolution& what) {
   const Var bias = tape.cast_parameter(what.weight + 1);
   const Var weight = tape.cast_parameter(what.weight);
@@ -98,20 +103,21 @@ Var convolve(Tape& tape, Var input, const ImageShape& shape, const Convolution& 
   tape.save(node, 0, input.tensor);
   tape.save(node, 1, weight.tensor);
   Var out = tape.result(node, pixels * what.channels, input.width);
-  const ConvolutionSizes sizes{.width = input.width,
+  const ConvolutionSizes sizes{.type = convolution_type(tape, input.width),
                                .kernel = what.kernel,
+                               .step = what.step,
                                .images = shape.batch,
-                               .pixels_in = shape.pixels(),
-                               .pixels_out = pixels,
+                               .side_in = shape.side,
+                               .side_out = shape.side / what.step,
                                .channels_in = shape.channels,
                                .channels_out = what.channels};
-  take(tape, forward_workspace(sizes));
+  take(tape, workspace_bytes(sizes, ConvolutionDirection::Forward));
   if (node != nullptr) {
     node->sizes = {input.size_bytes(),
                    weight.size_bytes(),
                    out.size_bytes(),
-                   input_gradient_workspace(sizes),
-                   weight_gradient_workspace(sizes),
+                   workspace_bytes(sizes, ConvolutionDirection::Input),
+                   workspace_bytes(sizes, ConvolutionDirection::Weight),
                    pixels,
                    what.channels};
   }

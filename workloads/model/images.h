@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "workloads/model/convolution_workspaces.h"
 #include "workloads/model/tape.h"
 
 namespace allocmark {
@@ -23,6 +24,8 @@ struct Convolution {
   std::uint64_t step = 1;
 };
 
+// Of elements of so many bytes.
+[[nodiscard]] ConvolutionType convolution_type(const Tape& tape, std::uint64_t width);
 // Conv2d with a bias, padded so that the side is divided by `step`.
 [[nodiscard]] Var convolve(Tape& tape, Var input, const ImageShape& shape, const Convolution& what);
 // GroupNorm; `weight`: its index, the bias is the next one. In four bytes under autocast.

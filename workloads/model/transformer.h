@@ -237,7 +237,6 @@ class Transformer {
   [[nodiscard]] Var compiled_attention(const LayerWeights& own, Var input);
   [[nodiscard]] Var compiled_embed(const Tensor& tokens);
   void make_vit_parameters();
-  [[nodiscard]] std::uint64_t weight_sum_count() const;
   [[nodiscard]] Var vit_patches(const Tensor& pixels);
   [[nodiscard]] Var vit_embed(const Tensor& pixels);
   [[nodiscard]] Var vit_layer(const LayerWeights& own, Var hidden);

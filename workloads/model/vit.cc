@@ -2,16 +2,11 @@
 // and learned positions join them, and the class token's last state is classified.
 #include <utility>
 
-#include "base/divided_up.h"
+#include "workloads/model/images.h"
 #include "workloads/model/transformer.h"
 
 namespace allocmark {
 namespace {
-
-// cuDNN pads three colours to sixteen bytes of channels for tensor cores.
-constexpr std::uint64_t kPaddedBytes = 16;
-// From how many rows on it sums in parts: recordings say between 393 and 3136.
-constexpr std::uint64_t kSummedRowsMin = 512;
 
 // sizes: bytes of the weight, of the bias, of the output, rows, channels, workspace.
 void patches_backward(Tape& tape, Node& node, Backprop& b) {
@@ -85,16 +80,6 @@ void Transformer::make_vit_parameters() {
   if (is_timm) own_parameters();
 }
 
-// In two bytes the weight's gradient is summed in parts of four bytes, so many that tiles of 128 x
-// 256 fill 132 processors: as recorded for three shapes. Few rows are summed at once.
-std::uint64_t Transformer::weight_sum_count() const {
-  const ModelShape& model = setup_.model;
-  if (setup_.batch * model.patch_count() < kSummedRowsMin) return 0;
-  const std::uint64_t columns = kPaddedBytes / 2 * model.patch * model.patch;
-  const std::uint64_t tiles = divided_up(model.hidden, 128) * divided_up(columns, 256);
-  return 132 / tiles + 1;
-}
-
 // Conv2d whose kernel is as large as its step: rows of patches, seen as tokens.
 Var Transformer::vit_patches(const Tensor& pixels) {
   const ModelShape& model = setup_.model;
@@ -108,27 +93,28 @@ Var Transformer::vit_patches(const Tensor& pixels) {
   const std::uint64_t width = images.width;
   const std::uint64_t rows = setup_.batch * model.patch_count();
   Node* node = tape_.record(patches_backward, {&images, &weight, &bias});
-  const std::uint64_t area = model.image * model.image;
-  const std::uint64_t padded_images = setup_.batch * kPaddedBytes * area;
-  const std::uint64_t padded_weight = kPaddedBytes * model.patch * model.patch * model.hidden;
-  const std::uint64_t output_bytes = rows * model.hidden * width;
-  const std::uint64_t copies_bytes = padded_images + output_bytes + padded_weight;
-  // What cuDNN takes, as recorded: three colours are copied to padded channels forward in two bytes
-  // and backward in both types, latents' four forward in four bytes and backward in two.
-  const bool has_colours = model.channels() == 3;
+  const ConvolutionSizes sizes{.type = convolution_type(tape_, width),
+                               .kernel = model.patch,
+                               .step = model.patch,
+                               .images = setup_.batch,
+                               .side_in = model.image,
+                               .side_out = model.image / model.patch,
+                               .channels_in = model.channels(),
+                               .channels_out = model.hidden};
   if (node != nullptr) {
-    const std::uint64_t sums = width < 4 ? weight_sum_count() * padded_weight * 4 / width : 0;
-    const std::uint64_t rest = width < 4 && sums == 0 ? 16 : 144;
-    const bool copies_back = has_colours || width < 4;
-    node->sizes = {weight.size_bytes(), bias.size_bytes(),
-                   output_bytes,        rows,
-                   model.hidden,        copies_back ? copies_bytes + sums + rest : 0};
+    node->sizes = {weight.size_bytes(),
+                   bias.size_bytes(),
+                   rows * model.hidden * width,
+                   rows,
+                   model.hidden,
+                   workspace_bytes(sizes, ConvolutionDirection::Weight)};
   }
   tape_.save(node, 0, images.tensor);
   tape_.save(node, 1, weight.tensor);
   Var out = tape_.result(node, rows * model.hidden, width);
-  if ((width < 4) == has_colours) {
-    const Tensor workspace = tape_.allocate(copies_bytes + 16, TensorKind::Workspace);
+  const std::uint64_t forward_bytes = workspace_bytes(sizes, ConvolutionDirection::Forward);
+  if (forward_bytes > 0) {
+    const Tensor workspace = tape_.allocate(forward_bytes, TensorKind::Workspace);
   }
   return out;
 }
