@@ -161,6 +161,15 @@ void refuse_method(std::string_view name, std::string_view text) {
                     .next = "workloads/GENERATORS.md, \"Methods by their names\", has the rest"});
 }
 
+// The text of an error, pasted where a workload goes.
+void refuse_message(std::string_view text) {
+  if (std::ranges::count(text, ' ') < 3 || text.find("emory") == std::string_view::npos) return;
+  throw UsageError({.what = "the text of an error is no workload",
+                    .where = std::string(text.substr(0, 60)),
+                    .wanted = "a generator, file:PATH, a recorded trace or a scenario",
+                    .next = "ask about the error: allocmark why -, then paste"});
+}
+
 constexpr std::array<std::string_view, 10> kDecidingKeys = {
     "precision", "optimizer", "batch",      "seq",    "checkpoint",
     "kv",        "kv_memory", "per_minute", "tflops", "bandwidth"};
@@ -238,6 +247,7 @@ std::unique_ptr<EventSource> open_workload(std::string_view workload, std::uint6
     if (file.name == text) return open_scenario_workload(read_scenario(file.path), seed);
     known.push_back(file.name);
   }
+  refuse_message(text);
   refuse_model(text);
   refuse_path(text);
   refuse_list(text, known);

@@ -146,6 +146,11 @@ TEST_CASE("unknown workloads and scenarios get the nearest names") {
                  "gpt2-124m"));
   CHECK(mentions(usage_error_of([] { static_cast<void>(open_workload("churn:life_bytes=1", 1)); }),
                  "live_bytes"));
+  CHECK(mentions(usage_error_of([] {
+                   static_cast<void>(
+                       open_workload("CUDA out of memory. Tried to allocate 2 GiB", 1));
+                 }),
+                 "allocmark why"));
 }
 
 TEST_CASE("a model's name alone gets the workloads that it can be part of") {

@@ -186,7 +186,8 @@ void FileSource::read_head() {
   } else {
     fail({.what = line ? "wrong header line" : "no header line",
           .wanted = fmt::format("'{}', optionally with ',tensor'", kTraceColumns),
-          .got = line ? fmt::format("'{}'", line->substr(0, 60)) : "the end of the file"});
+          .got = line ? fmt::format("'{}'", line->substr(0, 60)) : "the end of the file",
+          .next = line ? "for the text of an error or a log: allocmark why FILE" : ""});
   }
 }
 

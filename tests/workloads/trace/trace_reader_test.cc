@@ -126,6 +126,7 @@ TEST_CASE("each broken rule is named with its line") {
       {"# name: x\n", ":1", "no header line"},
       {"op,id,stream,size\n", ":1", "wrong header line"},
       {"# name: x\nid,op\n", ":2", "wrong header line"},
+      {"CUDA out of memory\n", ":1", "allocmark why"},
       {"# seed: x1\n" + kHead, ":1", "bad value of key 'seed'"},
       {"# streams: 5000\n" + kHead, ":1", "bad stream count"},
       {kHead + block + "aloc,2,1,0\n", ":3", "unknown operation 'aloc'"},
