@@ -127,6 +127,7 @@ constexpr std::array kGgmlAnchors = {Anchor{"allocating {} on device ~Malloc fai
 constexpr std::array kGgmlBefore = {Pattern{Free, ") - {} free"}};
 
 constexpr std::array kRmmAnchors = {
+    Anchor{"Maximum pool size exceeded (failed to allocate {}): std::bad_alloc: ~CUDA error"},
     Anchor{"Maximum pool size exceeded (failed to allocate {})"},
     Anchor{"Exceeded memory limit (failed to allocate {})"},
     Anchor{"bad_alloc: out_of_memory: CUDA error (failed to allocate {}) at"},

@@ -120,8 +120,10 @@ Verdict pool_without_sizes(const Message& message) {
                 "refused it. The text does not say how large it is");
   }
   return said(message, {},
-              "{request} failed at the driver: the card had no more. The text has no figures, so "
-              "nothing can be computed");
+              message.is_pool_full ? "{request} failed: RMM's pool could not grow. Its maximum or "
+                                     "the driver refused it; older releases do not say which"
+                                   : "{request} failed at the driver: the card had no more. The "
+                                     "text has no figures, so nothing can be computed");
 }
 
 // An error that does not say how much was asked.

@@ -201,7 +201,8 @@ void take_words(Message* message, std::string_view text) {
   message->expandable_on =
       has("expandable_segmentsisenabled") || has("exceedstheexpandable-segmentreserve");
   message->is_rejection = has("preemptivelyrejected") || has("per_process_memory_fractionlimit.");
-  message->is_at_limit = has("maximumpoolsizeexceeded") || has("exceededmemorylimit");
+  message->is_at_limit = has("notenoughroomtogrow") || has("exceededmemorylimit");
+  message->is_pool_full = has("maximumpoolsizeexceeded") && !has("cudaerror");
   message->is_absurd |= has("triedtoallocatemorethan1eb");
   message->is_piece_limit = has("largerthan4gb!") || has("invalidbuffersize:") ||
                             has("greaterthanthemaximumallowedbuffersize") ||

@@ -32,11 +32,12 @@ struct Message {
   bool is_rejection = false;              // throw_on_cudamalloc_oom
   bool needs_2_1 = false;                 // the wording is older than expandable segments
   bool is_at_limit = false;               // a pool of RMM reached its maximum
-  bool is_piece_limit = false;            // more than the device gives in one piece, by the text
-  bool is_absurd = false;                 // more than 1 EB was asked
-  bool is_mixed = false;       // with lines of other messages: whose a figure is, is not known
-  bool is_pinning = false;     // the text says that memory of the host was to be pinned
-  bool is_no_failure = false;  // TensorFlow's "the caller indicates that this is not a failure"
+  bool is_pool_full = false;    // or the driver had no more, which older releases do not tell apart
+  bool is_piece_limit = false;  // more than the device gives in one piece, by the text
+  bool is_absurd = false;       // more than 1 EB was asked
+  bool is_mixed = false;        // with lines of other messages: whose a figure is, is not known
+  bool is_pinning = false;      // the text says that memory of the host was to be pinned
+  bool is_no_failure = false;   // TensorFlow's "the caller indicates that this is not a failure"
   std::array<std::optional<Figure>, kQuantityCount> figures{};
   std::vector<ProcessFigure> processes{};
   // What the text calls a figure and what is no size, "limit: 17179869184.00 GiB".

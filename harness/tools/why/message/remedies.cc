@@ -298,8 +298,9 @@ Remedy for_others(const Message& message, const Verdict& verdict) {
   switch (message.form->family) {
     case Family::Ggml:
       remedy.changes.push_back(
-          "Fewer layers on the card (-ngl), a shorter context (-c), a smaller batch (-ub), or a "
-          "quantized KV cache (-ctk, -ctv).");
+          "Fewer layers on the card (-ngl; newer llama.cpp chooses them where it is not given), a "
+          "shorter context (-c), a smaller batch (-ub), or a quantized KV cache (-ctk, -ctv). In "
+          "Ollama: num_gpu, num_ctx, OLLAMA_KV_CACHE_TYPE.");
       record_driver_calls("llama-cli -m model.gguf", &remedy);
       break;
     case Family::Rmm:

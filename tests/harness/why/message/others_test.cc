@@ -20,6 +20,25 @@ TEST_CASE("a start of vLLM beside others says which share it can have") {
   CHECK(has(answer.text, "gpu_memory_utilization=0.52 at most"));
 }
 
+TEST_CASE("a pool of RMM that the driver refused to grow has not reached its maximum") {
+  const std::string head =
+      "RMM failure at:/rmm/mr/pool_memory_resource.hpp:257: Maximum pool size exceeded";
+  const Answer driver = answer_to(
+      head +
+      " (failed to allocate 4.000000 GiB): std::bad_alloc: out_of_memory: CUDA error (failed "
+      "to allocate 4294967296 bytes) at: /rmm/mr/cuda_memory_resource.hpp:62: "
+      "cudaErrorMemoryAllocation out of memory");
+  CHECK(driver.verdict.cause == Cause::MissingFigures);
+  CHECK(has(driver.text, "failed at the driver"));
+  CHECK_FALSE(has(driver.text, "Other messages"));
+  const Answer limit =
+      answer_to(head + " (failed to allocate 4.000000 GiB): Not enough room to grow");
+  CHECK(limit.verdict.cause == Cause::ProcessLimit);
+  const Answer old = answer_to("std::bad_alloc: " + head);
+  CHECK(old.verdict.cause == Cause::MissingFigures);
+  CHECK(has(old.text, "older releases do not say which"));
+}
+
 TEST_CASE("a TPU is not told of settings for GPUs") {
   const Answer tpu = answer_to(
       "RESOURCE_EXHAUSTED: Attempting to allocate 512.00M. That was not possible. There are "

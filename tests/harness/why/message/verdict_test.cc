@@ -242,7 +242,7 @@ TEST_CASE("messages with few figures still say whose limit it was") {
   const Answer pool = answer_to(
       "std::bad_alloc: out_of_memory: RMM failure at:/mr/pool.hpp:196: "
       "Maximum pool size exceeded");
-  CHECK(pool.verdict.cause == Cause::ProcessLimit);
+  CHECK(pool.verdict.cause == Cause::MissingFigures);
   const Answer driver = answer_to(
       "std::bad_alloc: out_of_memory: CUDA error at: /mr/cuda.hpp:70: "
       "cudaErrorMemoryAllocation out of memory");
