@@ -38,6 +38,10 @@ constexpr std::array kPyTorchPatterns = {
     Pattern{SegmentLimit, "exceeds the expandable-segment reserve of {} for"},
     Pattern{SegmentNeeded, "so that a segment is at least {}"}};
 
+// Its first words alone.
+constexpr std::array kPyTorchCutAnchors = {
+    Anchor{"CUDA out of memory"}, Anchor{"HIP out of memory"}, Anchor{"XPU out of memory"}};
+
 // CUDAMallocAsyncAllocator
 constexpr std::array kPoolAnchors = {
     Anchor{"Currently allocated : {} Requested", Allocated},
@@ -244,9 +248,6 @@ constexpr std::array kNoFigureAnchors = {Anchor{"CUDA error: out of memory"},
                                          Anchor{"hipErrorOutOfMemory"},
                                          Anchor{"Cuda failure 2 out of memory"},
                                          Anchor{"CUDA failure 2: out of memory"},
-                                         Anchor{"CUDA out of memory"},
-                                         Anchor{"HIP out of memory"},
-                                         Anchor{"XPU out of memory"},
                                          Anchor{"cuda runtime error (2) : out of memory"},
                                          Anchor{"Cuda Runtime (out of memory)"},
                                          Anchor{"Triton Error [CUDA]: out of memory"},
@@ -269,6 +270,7 @@ constexpr FigureStyle kFlooredStyle{.bare_is_bytes = true, .is_floored = true};
 
 constexpr std::array kForms = {
     Form{Family::PyTorch, "PyTorch", kPyTorchAnchors, kPyTorchPatterns},
+    Form{Family::PyTorch, "PyTorch", kPyTorchCutAnchors, {}},
     Form{Family::PyTorchPool, "PyTorch, backend:cudaMallocAsync", kPoolAnchors, kPoolPatterns},
     Form{Family::Mps, "PyTorch, MPS", kMpsAnchors, kMpsPatterns},
     Form{Family::Metal, "Apple's Metal", kMetalAnchors, kMetalPatterns},

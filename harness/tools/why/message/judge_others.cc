@@ -1,5 +1,4 @@
 // Allocators that are not PyTorch's caching one; see judges.h.
-#include <fmt/args.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -120,10 +119,11 @@ Verdict pool_without_sizes(const Message& message) {
                 "refused it. The text does not say how large it is");
   }
   return said(message, {},
-              message.is_pool_full ? "{request} failed: RMM's pool could not grow. Its maximum or "
-                                     "the driver refused it; older releases do not say which"
-                                   : "{request} failed at the driver: the card had no more. The "
-                                     "text has no figures, so nothing can be computed");
+              message.is_pool_full
+                  ? "{request} failed: RMM's pool could not grow. Its maximum or "
+                    "the driver refused it; older releases do not say which"
+                  : "{request} failed at the driver: the card had no more. The "
+                    "text does not say how much it had, so nothing can be computed");
 }
 
 // An error that does not say how much was asked.
@@ -193,63 +193,7 @@ Verdict judge_call(const Message& message) {
       "{request} failed. The text does not say how much was free, so nothing can be computed");
 }
 
-using NamedWords = fmt::dynamic_format_arg_store<fmt::format_context>;
-
-NamedWords named_words(const Message& message, MoreWords more) {
-  NamedWords words;
-  const auto add = [&](std::string_view name, const std::string& word) {
-    words.push_back(fmt::arg(std::string(name).c_str(), word));
-  };
-  add("request", request_words(message));
-  for (std::size_t i = 0; i < kQuantityCount; ++i)
-    if (message.figures[i]) add(words_of(static_cast<Quantity>(i)).name, told(*message.figures[i]));
-  for (const auto& [name, word] : more) add(name, std::string(word));
-  return words;
-}
-
 }  // namespace
-
-std::string told(const Figure& figure) {
-  return figure.printed.empty() ? show(figure) : figure.printed;
-}
-
-std::string request_words(const Message& message) {
-  const auto& asked = message.of(Quantity::Asked);
-  return asked ? "a request of " + told(*asked) : "a request";
-}
-
-std::string bytes_text(std::int64_t size_bytes) {
-  return format_bytes(static_cast<std::uint64_t>(std::max<std::int64_t>(0, size_bytes)));
-}
-
-std::int64_t lack_bytes(const Figure& needed, const Figure& there) {
-  return std::max<std::int64_t>(0, needed.bytes - there.bytes);
-}
-
-std::string say(const Message& message, std::string_view text, MoreWords more) {
-  return fmt::vformat(text, named_words(message, more));
-}
-
-Verdict said(const Message& message, const Finding& finding, std::string_view answer,
-             MoreWords more) {
-  NamedWords words = named_words(message, more);
-  const std::string must_go = bytes_text(finding.must_go_bytes.value_or(0));
-  words.push_back(fmt::arg("must_go", must_go));
-  return {.cause = finding.cause,
-          .help = finding.help,
-          .answer = fmt::vformat(answer, words),
-          .must_go_bytes = finding.must_go_bytes};
-}
-
-Verdict contradicted(const Message& message, Verdict verdict) {
-  verdict.cause = Cause::Contradiction;
-  verdict.help = Help::No;
-  verdict.answer = say(
-      message,
-      "{request} failed, and its figures cannot all be true: {first}. No setting follows from them",
-      {{"first", verdict.contradictions.front()}});
-  return verdict;
-}
 
 Verdict judge_limited(const Message& message) {
   const auto& asked = message.of(Quantity::Asked);
@@ -268,6 +212,12 @@ Verdict judge_limited(const Message& message) {
     verdict = from_free(message);
   } else if (message.form->family == Family::Rmm) {
     verdict = pool_without_sizes(message);
+  } else if (message.form->family == Family::CuPy && asked && held) {
+    verdict = said(message, {},
+                   "{request} failed at the driver: CuPy's pool has no limit and holds {held}, "
+                   "after it gave back what was free in it. The text does not say how much the "
+                   "card had",
+                   {{"held", told(*held)}});
   } else {
     verdict = said(message, {},
                    "{request} failed. The text does not say what {allocator} holds and may take, "

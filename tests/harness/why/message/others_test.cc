@@ -39,6 +39,20 @@ TEST_CASE("a pool of RMM that the driver refused to grow has not reached its max
   CHECK(has(old.text, "older releases do not say which"));
 }
 
+TEST_CASE("PyTorch's first words alone are not called a library's") {
+  const Answer cut = answer_to("torch.OutOfMemoryError: CUDA out of memory.");
+  CHECK(cut.verdict.cause == Cause::MissingFigures);
+  CHECK_FALSE(has(cut.text, "does not come from PyTorch"));
+  CHECK(has(cut.text, "Tried to allocate"));
+}
+
+TEST_CASE("a pool of CuPy without a limit failed at the driver") {
+  const Answer answer = answer_to(
+      "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,589,934,592 bytes (allocated "
+      "so far: 4,294,967,296 bytes).");
+  CHECK(has(answer.text, "failed at the driver: CuPy's pool has no limit and holds 4,294,967,296"));
+}
+
 TEST_CASE("a TPU is not told of settings for GPUs") {
   const Answer tpu = answer_to(
       "RESOURCE_EXHAUSTED: Attempting to allocate 512.00M. That was not possible. There are "
