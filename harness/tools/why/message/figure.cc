@@ -75,6 +75,9 @@ std::size_t end_of_number(std::string_view text, std::size_t at) {
   if (at + 1 < text.size() && text[at] == '.' && is_digit(text[at + 1])) {
     ++at;
     while (at < text.size() && is_digit(text[at])) ++at;
+  } else if (text.substr(at).starts_with('.') &&
+             text.substr(std::min(at + 2, text.size())).starts_with("ib")) {
+    ++at;  // numpy's "119. GiB"
   }
   return is_decimal_comma(text, at) ? at + 3 : at;
 }

@@ -62,8 +62,8 @@ constexpr std::array kMpsPatterns = {Pattern{OtherMemory, "other allocations: {}
 
 // MLX and llama.cpp on Apple's GPUs, and the system's own words.
 constexpr std::array kMetalAnchors = {
-    Anchor{"[metal::malloc] Attempting to allocate {} which is greater than"},
-    Anchor{"[metal::malloc] Unable to allocate {}"},
+    Anchor{"Attempting to allocate {} which is greater than the maximum allowed buffer size"},
+    Anchor{"metal::malloc] Unable to allocate {}"},
     Anchor{"ggml_metal_buffer_init: error: failed to allocate buffer, size = {}"},
     Anchor{"kIOGPUCommandBufferCallbackErrorOutOfMemory"}};
 constexpr std::array kMetalPatterns = {
@@ -218,7 +218,7 @@ constexpr std::array kHostAnchors = {Anchor{"DefaultCPUAllocator: ~ you tried to
 // Of PyTorch's workers and NCCL.
 constexpr std::array kSharedAnchors = {
     Anchor{"is killed by signal: Bus error"}, Anchor{"unable to allocate shared memory"},
-    Anchor{"Error while creating shared memory segment ~ (size {})"},
+    Anchor{"while creating shared memory segment ~ (size {})"},
     Anchor{"unable to write to file ~: No space left on device"}};
 // Signal 9, whoever sent it.
 constexpr std::array kKilledAnchors = {Anchor{"exit code 137"},
@@ -254,7 +254,7 @@ constexpr std::array kNoFigureAnchors = {Anchor{"CUDA error: out of memory"},
                                          Anchor{"CUDA runtime error in ~: out of memory"},
                                          Anchor{"failed: out of memory"},
                                          Anchor{"reason: out of memory"},
-                                         Anchor{"Error out of memory at line"},
+                                         Anchor{"out of memory at line"},
                                          Anchor{"failed with error out of memory"},
                                          Anchor{"CUDA: out of memory"},
                                          Anchor{"RESOURCE_EXHAUSTED: Out of memory"},

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "harness/tools/why/message/log_prefix.h"
 #include "harness/tools/why/message/message.h"
 #include "tests/catch.h"
 #include "tests/harness/why/message/find_messages.h"
@@ -32,6 +33,19 @@ TEST_CASE("each form's figures are read, and no others") {
       const auto expected = one.figures.find(quantity);
       REQUIRE(message.of(quantity).has_value() == (expected != one.figures.end()));
       if (expected != one.figures.end()) CHECK(message.of(quantity)->printed == expected->second);
+    }
+  }
+}
+
+TEST_CASE("no pattern begins with what a log puts before a line") {
+  for (const Form& form : all_forms()) {
+    for (const Anchor& anchor : form.anchors) {
+      INFO(anchor.text);
+      CHECK(log_prefix(anchor.text, {}, {}).size == 0);
+    }
+    for (const Pattern& pattern : form.patterns) {
+      INFO(pattern.text);
+      CHECK(log_prefix(pattern.text, {}, {}).size == 0);
     }
   }
 }

@@ -271,9 +271,10 @@ TEST_CASE("an error without figures counts only where no message has some") {
 }
 
 TEST_CASE("a text that only speaks of memory has no message") {
-  for (const char* text : {"", "Out of memory is a novel.", "Tried to allocate memory for the team",
-                           "raise OutOfMemoryError(f'Tried to allocate {size}. GPU')",
-                           "GPU 0 has a total of 3 users", "the limit: 7 in use by us"}) {
+  for (const char* text :
+       {"", "Out of memory is a novel.", "Tried to allocate memory for the team",
+        "raise OutOfMemoryError(f'Tried to allocate {size}. GPU')", "GPU 0 has a total of 3 users",
+        "the limit: 7 in use by us", "MemoryError: Unable to allocate 2.00 GiB"}) {
     INFO(text);
     CHECK(find_messages(text).messages.empty());
   }
