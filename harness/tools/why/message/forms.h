@@ -94,6 +94,8 @@ struct Form {
   bool continues = false;
   // Common words that are a message only where the text says that pinning failed.
   bool only_pinning = false;
+  // No program of PyTorch's has to be there.
+  bool is_library = false;
   // The program went on: told after what failed.
   bool is_warning = false;
 };

@@ -282,13 +282,15 @@ constexpr std::array kChanges = {
            "has both).",
            true},
     Change{Family::Driver,
-           "Leave room: a smaller batch or workspace, or less of the card for others "
-           "(torch.cuda.set_per_process_memory_fraction, torch.cuda.empty_cache()).",
+           "Leave room: a smaller batch or workspace, or less of the card for others (PyTorch: "
+           "torch.cuda.set_per_process_memory_fraction, torch.cuda.empty_cache(); JAX: "
+           "XLA_PYTHON_CLIENT_MEM_FRACTION).",
            true}};
 
 Remedy for_others(const Message& message, const Verdict& verdict) {
   Remedy remedy;
-  const auto* const change = std::ranges::find(kChanges, message.form->family, &Change::family);
+  const Family family = message.form->is_library ? Family::Driver : message.form->family;
+  const auto* const change = std::ranges::find(kChanges, family, &Change::family);
   if (change != kChanges.end()) {
     remedy.changes.emplace_back(change->words);
     if (change->looks_outside) look_outside(message, &remedy);
@@ -373,7 +375,8 @@ Remedy remedy_for(const Message& message, const Verdict& verdict) {
     case Family::PyTorch:
     case Family::Summary:
     case Family::NoFigures:
-      remedy = for_caching(message, verdict);
+      remedy =
+          message.form->is_library ? for_others(message, verdict) : for_caching(message, verdict);
       break;
     case Family::PyTorchPool:
       remedy = for_driver_pool(message, verdict);

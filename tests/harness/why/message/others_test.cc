@@ -53,6 +53,13 @@ TEST_CASE("a pool of CuPy without a limit failed at the driver") {
   CHECK(has(answer.text, "failed at the driver: CuPy's pool has no limit and holds 4,294,967,296"));
 }
 
+TEST_CASE("a library's error is not answered with a snapshot of PyTorch") {
+  for (const char* text : {"RuntimeError: CUDA failed with error out of memory",
+                           "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770"})
+    CHECK_FALSE(has(answer_to(text).text, "_record_memory_history"));
+  CHECK(has(answer_to("RuntimeError: CUDA error: out of memory").text, "_record_memory_history"));
+}
+
 TEST_CASE("a TPU is not told of settings for GPUs") {
   const Answer tpu = answer_to(
       "RESOURCE_EXHAUSTED: Attempting to allocate 512.00M. That was not possible. There are "
