@@ -137,7 +137,7 @@ Verdict without_request(const Message& message) {
       return said(message, {Cause::TooBig, Help::No},
                   "the weights leave nothing for the cache below SGLang's share of the card "
                   "(--mem-fraction-static): no setting of the allocator can help");
-    default:
+    case Family::Vllm:
       if (message.of(Quantity::TokensAsked) && message.of(Quantity::TokensFree)) {
         return said(message, {Cause::TooBig, Help::No},
                     "a request may have {tokens_asked} tokens, and the cache below vLLM's share of "
@@ -147,6 +147,9 @@ Verdict without_request(const Message& message) {
       return said(message, {Cause::TooBig, Help::No},
                   "weights and activations leave nothing for the cache blocks below vLLM's share "
                   "of the card (gpu_memory_utilization): no setting of the allocator can help");
+    default:
+      return said(message, {},
+                  "memory ran out, but this message has no figures, so nothing can be computed");
   }
 }
 

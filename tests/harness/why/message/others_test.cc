@@ -1,6 +1,7 @@
 // Answers to those who do not run PyTorch's allocator on an NVIDIA card.
 #include "tests/catch.h"
 #include "tests/harness/why/message/answers.h"
+#include "tests/harness/why/message/form_cases.h"
 
 using namespace allocmark::message;
 
@@ -58,6 +59,19 @@ TEST_CASE("a library's error is not answered with a snapshot of PyTorch") {
                            "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770"})
     CHECK_FALSE(has(answer_to(text).text, "_record_memory_history"));
   CHECK(has(answer_to("RuntimeError: CUDA error: out of memory").text, "_record_memory_history"));
+}
+
+TEST_CASE("no form is answered with another program's words") {
+  for (const Case& one : kCases) {
+    const Answer answer = answer_to(one.text);
+    INFO(one.name << answer.text);
+    if (one.family != Family::Vllm && one.family != Family::VllmStart &&
+        one.family != Family::VllmPool)
+      CHECK_FALSE(has(answer.text, "vLLM"));
+    if (one.family != Family::PyTorch && one.family != Family::PyTorchPool &&
+        one.family != Family::Summary && one.family != Family::NoFigures)
+      CHECK_FALSE(has(answer.text, "_record_memory_history"));
+  }
 }
 
 TEST_CASE("a TPU is not told of settings for GPUs") {
