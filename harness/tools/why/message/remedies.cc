@@ -389,6 +389,9 @@ Remedy remedy_for(const Message& message, const Verdict& verdict) {
       remedy = for_others(message, verdict);
       break;
   }
+  if (remedy.changes.empty() && is_other_device(message))
+    remedy.changes.emplace_back(
+        std::ranges::find(kChanges, Family::OtherGpu, &Change::family)->words);
   if (remedy.last_line.empty()) remedy.last_line = last_line(verdict, remedy);
   return remedy;
 }

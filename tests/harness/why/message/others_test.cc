@@ -171,4 +171,6 @@ TEST_CASE("an error of another maker's driver is not answered with torch.cuda") 
         "XPU out of memory. Tried to allocate 9.00 GiB. GPU 0 has a total capacity "
         "of 8.00 GiB. Of the allocated memory 1.00 GiB is allocated by PyTorch"})
     CHECK_FALSE(has(answer_to(text).text, "torch.cuda"));
+  CHECK(has(answer_to("level_zero: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)").text,
+            "does not model this device's allocator"));
 }
