@@ -100,9 +100,9 @@ std::size_t system_log(std::string_view line) {
 
 // Past "12:", which srun -l puts before the lines of task 12; 0 where the line does not begin so.
 std::size_t task(std::string_view line) {
-  constexpr std::size_t kDigitsMax = 4;
+  constexpr std::size_t kTaskDigitsMax = 4;
   const std::size_t end = std::min(line.find_first_not_of("0123456789"), line.size());
-  const bool is_task = end > 0 && end <= kDigitsMax && end < line.size() && line[end] == ':' &&
+  const bool is_task = end > 0 && end <= kTaskDigitsMax && end < line.size() && line[end] == ':' &&
                        (end + 1 == line.size() || line[end + 1] <= ' ');
   return is_task ? end + 1 : 0;
 }
