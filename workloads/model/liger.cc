@@ -31,6 +31,7 @@ void liger_swiglu_backward(Tape&, Node& node, Backprop& b) {
 void liger_rotated_backward(Tape& tape, Node& node, Backprop& b) {
   if (b.gradient.layout == GradLayout::Tokens) {
     b.out[0] = b.gradient;
+    b.out[0].is_view = true;  // in place, and seen as heads again
     return;
   }
   b.out[0].tensor = tape.gradient(node.sizes[0]);

@@ -351,6 +351,9 @@ void Tape::accumulate(Grad* buffer, Grad gradient, std::uint32_t stream) {
 void Tape::finish(Parameter& parameter) {
   Grad incoming = std::move(parameter.incoming);
   parameter.incoming = {};
+  // As AccumulateGrad: what others hold too is copied, and a view keeps what it is a part of.
+  if (!parameter.gradient && incoming.tensor && !incoming.is_view && !incoming.tensor.is_unique())
+    incoming.tensor = gradient(incoming.tensor.size_bytes());
   if (!parameter.gradient) parameter.gradient = std::move(incoming.tensor);
   if (incoming.tensor && hands_out_at_end_) keep_until_end(incoming.tensor);
   incoming.tensor.reset();  // added in place

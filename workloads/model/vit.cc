@@ -31,7 +31,7 @@ void class_token_backward(Tape& tape, Node& node, Backprop& b) {
   if (node.sizes[0] != 0) b.out[1] = {.tensor = tape.gradient(node.sizes[0])};
 }
 
-// One row per image, summed over the images.
+// One row per image, summed over the images where there are several. sizes: bytes of the sum.
 void expand_backward(Tape&, Node& node, Backprop& b) {
   b.out[0] = b.gradient;
   b.reduced_bytes[0] = node.sizes[0];
@@ -123,7 +123,8 @@ Var Transformer::vit_embed(const Tensor& pixels) {
   const std::uint64_t h = setup_.model.hidden;
   Var patches = vit_patches(pixels);
   Var token = tape_.parameter(class_token_);
-  Node* expanded = tape_.record(expand_backward, {&token}, {token.size_bytes()});
+  const std::uint64_t sum_bytes = setup_.batch > 1 ? token.size_bytes() : 0;
+  Node* expanded = tape_.record(expand_backward, {&token}, {sum_bytes});
   tape_.attach(expanded, &token);
   Node* joined = tape_.record(class_token_backward, {&token, &patches});
   if (joined != nullptr && patches.width != setup_.wide_bytes)
