@@ -110,7 +110,9 @@ std::size_t task(std::string_view line) {
 // Whether the bracket is of one process among several: "[rank3]:", "[1,3]" before "<stderr>:",
 // "(pid=7)", "[pod/trainer-0/pytorch]".
 bool is_speaker(std::string_view bracket, std::string_view behind) {
-  if (bracket[0] == '(' || bracket.starts_with("[pod/")) return true;
+  if (bracket[0] == '(' || bracket.starts_with("[pod/") || bracket.starts_with("[rank") ||
+      bracket.starts_with("[Rank") || bracket.starts_with("[RANK"))
+    return true;
   if (!bracket.ends_with("]:") && !behind.starts_with("<std")) return false;
   const std::string_view inside = bracket.substr(1, bracket.find(']') - 1);
   return !inside.empty() && digit(inside.back()) &&
@@ -172,6 +174,10 @@ LogPrefix log_prefix(std::string_view line, std::string_view before, std::string
       return prefix;
     }
     if (std::string_view(" \t>#").find(rest[0]) != std::string_view::npos) {
+      ++at;
+      continue;
+    }
+    if (rest[0] == ':' && at > 0 && line[at - 1] == 'm') {  // behind a bracket's colour
       ++at;
       continue;
     }

@@ -214,6 +214,8 @@ TEST_CASE(
       {"node7: ", "node8: ", "node12: "},
       {"trainer-0  | ", "trainer-1  | ", "trainer-2  | "},
       {"(W pid=4, ip=10.0.0.1) ", "(W pid=4, ip=10.0.0.2) ", "(W pid=5, ip=10.0.0.1) "},
+      {"\x1b[36m[rank0]\x1b[0m: ", "\x1b[36m[rank1]\x1b[0m: ", "\x1b[36m[rank2]\x1b[0m: "},
+      {"[RANK:0] ", "[RANK:1] ", "[RANK:2] "},
       {"[1,0]<stderr>:", "[1,1]<stderr>:", "[1,2]<stderr>:"},
       {"[rank0]: \xe2\x94\x82 ", "[rank1]: \xe2\x94\x82 ", "[rank2]: \xe2\x94\x82 "},
       {"2026-02-11 12:56:42,782 [rank0]: ", "2026-02-11 12:56:42,783 [rank1]: ",
