@@ -92,7 +92,11 @@ def declared(head):
         return "alias", used[2], used[1]
     if not head or re.match(r"(using|static_assert|extern|friend|namespace)\b", head):
         return None
-    head = re.sub(r"^template\s*<(?:[^<>]|<[^<>]*>)*>\s*", "", head)
+    # What a template may be called for tells it apart from nothing: its parameters are written as "any".
+    if template := re.match(r"template\s*<((?:[^<>]|<[^<>]*>)*)>\s*", head):
+        head = head[template.end():]
+        for parameter in re.findall(r"\b(?:typename|class)\s*(?:\.\.\.\s*)?(\w+)", template[1]):
+            head = re.sub(rf"\b{parameter}\b", "any", head)
     if named := TYPE.fullmatch(head):
         return "type", named[1], ""
     plain = re.sub(r"=.*", "", without_angles(head), flags=re.S)

@@ -44,6 +44,7 @@ class Clashes(unittest.TestCase):
             ("enum Place { kRequest, kStep };", "constexpr int kStep = 1;"),
             ("int mean(const std::vector<double>& values) { return 1; }", "int mean(std::vector<double> v) { return 2; }"),
             ("std::string text(const Unit& unit) { return {}; }", "constexpr int text = 3;"),
+            ("template <typename Row, class F>\nvoid visit(Row& row, F&& f) {}", "template <typename Entry, class G>\nvoid visit(Entry& e, G&& g) {}"),
         ):
             self.assertRegex("".join(self.found(one, other)), r"^second/b.cc:4: allocmark::\w+ is in first/a.cc:4 too", (one, other))
 

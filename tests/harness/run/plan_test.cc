@@ -68,7 +68,7 @@ PlanRequest make_request() {
   return request;
 }
 
-std::string error_of(const PlanRequest& request) {
+std::string error_of_plan(const PlanRequest& request) {
   try {
     static_cast<void>(make_plan(request, make_known()));
   } catch (const UsageError& error) {
@@ -232,22 +232,22 @@ TEST_CASE("a scoped config string goes to its allocator alone") {
   CHECK(plan.notes.empty());
 
   request.confs = {"cachin=max_split_size_mb:32"};
-  CHECK(error_of(request).find("caching") != std::string::npos);
+  CHECK(error_of_plan(request).find("caching") != std::string::npos);
   request.allocators = {"native"};
   request.confs = {"caching=max_split_size_mb:32"};
-  CHECK(error_of(request).find("add --allocator caching") != std::string::npos);
+  CHECK(error_of_plan(request).find("add --allocator caching") != std::string::npos);
 }
 
 TEST_CASE(
     "a config string that nobody accepts shows the complaint of the allocator whose keys it has") {
   PlanRequest request = make_request();
   request.confs = {"max_split_size_mb:128;garbage_interval:5"};
-  const std::string one = error_of(request);
+  const std::string one = error_of_plan(request);
   CHECK(one.find("caching cannot") != std::string::npos);
   CHECK(one.find("async cannot") == std::string::npos);
 
   request.confs = {"not_a_key_at_all:1"};
-  const std::string all = error_of(request);
+  const std::string all = error_of_plan(request);
   CHECK(all.find("caching cannot") != std::string::npos);
   CHECK(all.find("async cannot") != std::string::npos);
   CHECK(all.find("native has no keys") != std::string::npos);
@@ -256,12 +256,12 @@ TEST_CASE(
 TEST_CASE("unknown allocators and bad capacities are refused with what is allowed") {
   PlanRequest request = make_request();
   request.allocators = {"cachign"};
-  CHECK(error_of(request).find("caching") != std::string::npos);
+  CHECK(error_of_plan(request).find("caching") != std::string::npos);
   for (const char* text : {"2y", "-1x", "0x", "x", "nanx", "12QiB"}) {
     request = make_request();
     request.capacities = {text};
     INFO(text);
-    CHECK(error_of(request) != "no error");
+    CHECK(error_of_plan(request) != "no error");
   }
 }
 

@@ -22,7 +22,7 @@ constexpr InputKind kSoakInput{.name = "a soak", .size_bytes_max = 64 * kMiB};
 
 // Each number of a window with its key.
 template <typename Window, typename Visit>
-void visit_numbers(Window& window, Visit&& visit) {
+void visit_window(Window& window, Visit&& visit) {
   visit("end_s", window.end_s);
   visit("wall_s", window.wall_s);
   visit("pass_count", window.pass_count);
@@ -70,7 +70,7 @@ std::string to_json_line(const SoakSpec& spec) {
 
 std::string to_json_line(const SoakWindow& window) {
   OrderedJson json{{"kind", "window"}};
-  visit_numbers(window, [&](const char* key, const auto& value) { json[key] = value; });
+  visit_window(window, [&](const char* key, const auto& value) { json[key] = value; });
   return json_text(json);
 }
 
@@ -93,7 +93,7 @@ void add_line(std::string_view line, const std::string& where, SoakRecord& recor
       record.begins.push_back(record.windows.size());
     } else if (kind == "window") {
       SoakWindow window;
-      visit_numbers(window, [&](const char* key, auto& value) { json.at(key).get_to(value); });
+      visit_window(window, [&](const char* key, auto& value) { json.at(key).get_to(value); });
       record.windows.push_back(window);
     } else if (kind == "end") {
       const auto status = parse_cell_status(json.at("status").get<std::string>());
