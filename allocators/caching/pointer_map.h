@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "allocators/caching/block.h"
@@ -52,8 +53,14 @@ class PointerMap {
 
   template <typename Action>
   void for_each(Action action) const {
-    for (Block* block : slots_) {
-      if (block != nullptr) action(block);
+    // Most slots are empty, and many of them are passed by at once.
+    constexpr std::size_t kAtOnce = 32;
+    static constexpr Block* kEmpty[kAtOnce] = {};
+    for (std::size_t begin = 0; begin < slots_.size(); begin += kAtOnce) {
+      if (std::memcmp(&slots_[begin], kEmpty, sizeof kEmpty) == 0) continue;
+      for (std::size_t i = begin; i < begin + kAtOnce; ++i) {
+        if (slots_[i] != nullptr) action(slots_[i]);
+      }
     }
   }
 
