@@ -213,20 +213,25 @@ Answer answer_of(const Rule& rule, const ChildOutcome& outcome, double limit_s) 
 
 std::vector<Finding> conduct(const Setup& setup) {
   std::vector<Finding> findings;
-  std::vector<ChildCommand> commands;
   for (const Rule& rule : all_rules()) {
     const bool is_named = std::ranges::find(setup.rules, rule.name) != setup.rules.end();
-    if (!setup.rules.empty() && !is_named) continue;
-    findings.push_back({.rule = &rule, .answer = {}});
-    commands.push_back(
-        command_of(kConformance,
-                   {.rule = std::string(rule.name), .conf = setup.conf, .limit_s = setup.limit_s},
-                   {.device = setup.device,
-                    .environment = {{"SIMCUDA_DEVICES", kDeviceCount}},
-                    .timeout_s = kRuleLimits * setup.limit_s}));
+    if (setup.rules.empty() || is_named) findings.push_back({.rule = &rule, .answer = {}});
+  }
+  std::vector<Finding*> order;
+  for (Finding& finding : findings) order.push_back(&finding);
+  std::ranges::stable_partition(order,
+                                [](const Finding* each) { return each->rule->starts_first; });
+  std::vector<ChildCommand> commands;
+  for (const Finding* each : order) {
+    commands.push_back(command_of(
+        kConformance,
+        {.rule = std::string(each->rule->name), .conf = setup.conf, .limit_s = setup.limit_s},
+        {.device = setup.device,
+         .environment = {{"SIMCUDA_DEVICES", kDeviceCount}},
+         .timeout_s = kRuleLimits * setup.limit_s}));
   }
   run_children(commands, kAtOnce, [&](std::size_t at, const ChildOutcome& outcome) {
-    findings[at].answer = answer_of(*findings[at].rule, outcome, setup.limit_s);
+    order[at]->answer = answer_of(*order[at]->rule, outcome, setup.limit_s);
   });
   return findings;
 }

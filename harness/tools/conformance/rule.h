@@ -40,6 +40,8 @@ struct Rule {
   Needs needs = Needs::Nothing;
   // The process runs the functions that a program runs at its end; else it ends at once.
   bool ends_process = false;
+  // It takes longest, or sleeps, so it starts before the others, which then end beside it.
+  bool starts_first = false;
 };
 
 [[nodiscard]] std::span<const Rule> all_rules();
