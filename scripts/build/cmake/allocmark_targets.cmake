@@ -130,15 +130,16 @@ function(allocmark_precompile_test_headers name)
 endfunction()
 
 # allocmark_test(NAME SOURCES file... ROOMS room... LIBS target... DEFINITIONS NAME=value... DEPENDS target... [COST n]
-# [SIMCUDA] [RUNS_PROGRAM]): one Catch2 program and its CTest entry. SIMCUDA runs it with the simulated CUDA runtime in front.
+# AT_ONCE filter... [SIMCUDA] [RUNS_PROGRAM]): one Catch2 program and its CTest entry. SIMCUDA runs it with the simulated CUDA runtime in front.
 # RUNS_PROGRAM is for one that runs whole programs, ALLOCMARK_PROGRAM: under a sanitizer this is ALLOCMARK_TESTED_PROGRAM,
 # of another build, or the test is left out. Simulated calls leave the host's caches warm. Tests with a COST begin first, the
-# highest before all others. Exit code 77 is reported as skipped.
+# highest before all others. AT_ONCE: a process for the test cases of each filter, all at the same time. Exit code 77 is
+# reported as skipped.
 function(allocmark_test name)
   if(NOT ALLOCMARK_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "SIMCUDA;RUNS_PROGRAM" "COST" "SOURCES;ROOMS;LIBS;DEFINITIONS;DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "SIMCUDA;RUNS_PROGRAM" "COST" "SOURCES;ROOMS;LIBS;DEFINITIONS;DEPENDS;AT_ONCE" ${ARGN})
   if(arg_RUNS_PROGRAM)
     if(NOT ALLOCMARK_SANITIZE)
       list(APPEND arg_DEFINITIONS ALLOCMARK_PROGRAM="$<TARGET_FILE:allocmark>")
@@ -162,7 +163,11 @@ function(allocmark_test name)
   endif()
   allocmark_precompile_test_headers(${name})
   allocmark_together(${name})
-  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set(command ${name})
+  if(arg_AT_ONCE)
+    set(command ${PROJECT_SOURCE_DIR}/tests/support/at_once.py $<TARGET_FILE:${name}> ${arg_AT_ONCE})
+  endif()
+  add_test(NAME ${name} COMMAND ${command} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
   if(arg_COST)
     set_tests_properties(${name} PROPERTIES COST ${arg_COST})
