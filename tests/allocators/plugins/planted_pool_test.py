@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 # Fault: (what it does, the rule that names it, a word that it says, further rules that its effect may break).
@@ -201,8 +202,13 @@ def main():
     parser.add_argument("--approve", action="store_true")
     options = parser.parse_args()
     only = [name for name in options.only.split(",") if name]
-    with tempfile.TemporaryDirectory() as folder:
-        rows = [row_of(options, folder, fault) for fault in FAULTS if not only or fault in only]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as pool:
+        faults = [fault for fault in FAULTS if not only or fault in only]
+        # It takes the limit, and only waits: the others run meanwhile.
+        waiting = {fault: pool.submit(row_of, options, folder, fault) for fault in faults if fault == "exit_hang"}
+        rows = {fault: row_of(options, folder, fault) for fault in faults if fault not in waiting}
+        rows |= {fault: row.result() for fault, row in waiting.items()}
+        rows = [rows[fault] for fault in faults]
         rows += [row_of_number(options, folder, fault) for fault in NUMBERED if not only or fault in only]
         if not only:
             for part in (check_numbers, check_soak, check_cell, check_threads, check_gate):
