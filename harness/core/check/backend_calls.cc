@@ -25,6 +25,7 @@ BackendCalls::BackendCalls(const SimcuApi& simcu, const TickClock* clock, UsualC
   for (std::vector<std::uint64_t>* counts : {&counts_before_, &counts_now_, &counts_}) {
     counts->assign(count, 0);
   }
+  called_.reserve(count);
 }
 
 void BackendCalls::begin() {
@@ -46,16 +47,20 @@ void BackendCalls::end() {
   }
   if (!simcu_.present) return;
   (void)simcu_.thread_calls(counts_now_.data(), counts_now_.size());
-  for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += counts_now_[i] - counts_before_[i];
+  called_.clear();
+  // Most calls are served without the driver.
+  if (counts_now_ == counts_before_) return;
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    if (counts_now_[i] == counts_before_[i]) continue;
+    counts_[i] += counts_now_[i] - counts_before_[i];
+    called_.push_back(i);
+  }
 }
 
 std::optional<bool> BackendCalls::asked_for_memory() const {
   if (!simcu_.present) return std::nullopt;
-  for (std::size_t i = 0; i < counts_now_.size(); ++i) {
-    if (counts_now_[i] == counts_before_[i]) continue;
-    if (asks_for_memory(simcu_.call_name(i))) return true;
-  }
-  return false;
+  return std::ranges::any_of(
+      called_, [this](std::size_t i) { return asks_for_memory(simcu_.call_name(i)); });
 }
 
 std::vector<std::pair<std::string, std::int64_t>> BackendCalls::driver_calls() const {

@@ -4,6 +4,7 @@
 // Times coarsely: the checks around the calls leave cold caches.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -51,6 +52,7 @@ class BackendCalls {
   const TickClock* clock_;
   UsualCalls* usual_;
   std::vector<std::uint64_t> counts_before_, counts_now_, counts_;  // by simcuda's index
+  std::vector<std::size_t> called_;  // of those, what the last call called
   std::uint64_t call_count_ = 0;
   std::uint64_t begin_ticks_ = 0, simulator_ticks_ = 0, cold_ticks_ = 0;
 };
