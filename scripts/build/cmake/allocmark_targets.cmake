@@ -137,11 +137,11 @@ function(allocmark_precompile_test_headers name)
 endfunction()
 
 # allocmark_test(NAME SOURCES file... ROOMS room... LIBS target... DEFINITIONS NAME=value... DEPENDS target... [COST n]
-# AT_ONCE filter... [SIMCUDA] [RUNS_PROGRAM]): one Catch2 program and its CTest entry. SIMCUDA runs it with the simulated CUDA runtime in front.
-# RUNS_PROGRAM is for one that runs whole programs, ALLOCMARK_PROGRAM: under a sanitizer this is ALLOCMARK_TESTED_PROGRAM,
-# of another build, or the test is left out. Simulated calls leave the host's caches warm. Tests with a COST begin first, the
-# highest before all others. AT_ONCE: a process for the test cases of each filter, all at the same time. Exit code 77 is
-# reported as skipped.
+# [AT_ONCE filter...] [SIMCUDA] [RUNS_PROGRAM]): one Catch2 program and its CTest entry. SIMCUDA runs it with the simulated CUDA
+# runtime in front. RUNS_PROGRAM is for one that runs whole programs, ALLOCMARK_PROGRAM: under a sanitizer this is
+# ALLOCMARK_TESTED_PROGRAM, of another build, or the test is left out. Simulated calls leave the host's caches warm. Tests with a
+# COST begin first, the highest before all others. AT_ONCE: a process for the test cases of each filter, all at the same time.
+# Exit code 77 is reported as skipped.
 function(allocmark_test name)
   if(NOT ALLOCMARK_TESTS)
     return()
