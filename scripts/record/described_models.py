@@ -69,6 +69,17 @@ def llama_like(keys, common):
     return getattr(transformers, f"{name.removesuffix('Text')}ForCausalLM")(config)
 
 
+def deepseek(keys, common):
+    import transformers
+    number, rope = keys.number, keys.number("rope_size")
+    return transformers.DeepseekV3ForCausalLM(transformers.DeepseekV3Config(
+        hidden_size=number("hidden"), num_hidden_layers=number("layers"), num_attention_heads=number("heads"), num_key_value_heads=number("heads"),
+        moe_intermediate_size=number("ffn"), n_shared_experts=number("shared_ffn") // number("ffn"), n_routed_experts=number("expert_count"),
+        num_experts_per_tok=number("experts_per_token"), first_k_dense_replace=number("dense_layers"), intermediate_size=number("dense_ffn"),
+        q_lora_rank=number("query_rank") or None, kv_lora_rank=number("key_rank"), qk_rope_head_dim=rope,
+        qk_nope_head_dim=number("head_size") - rope, v_head_dim=number("value_size"), **common))
+
+
 def make_model(keys):
     import transformers
     if keys.family == "vit":
@@ -90,7 +101,7 @@ def make_model(keys):
         config = transformers.T5Config(decoder_start_token_id=0, d_model=hidden, d_kv=64, d_ff=keys.number("ffn"), num_layers=layers,
                                        num_heads=heads, **common)
         return transformers.T5ForConditionalGeneration(config)
-    return llama_like(keys, common)
+    return deepseek(keys, common) if keys.family == "deepseek" else llama_like(keys, common)
 
 
 def checkpoint(keys, model):

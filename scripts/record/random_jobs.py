@@ -224,6 +224,25 @@ def draw_inference(draw):
     return f"infer:{model}", keys
 
 
+def draw_deepseek(draw):
+    """DeepSeek: narrow latent rows, experts beside a MLP that all tokens share."""
+    rope, heads, ffn = draw.choice([16, 32, 64]), draw.choice([2, 4, 8]), draw.choice([64, 128, 256])
+    keys = {"layers": draw.randint(2, 4), "hidden": draw.choice([128, 256, 384, 512]), "heads": heads, "ffn": ffn,
+            "head_size": rope + draw.choice([16, 32, 64]), "rope_size": rope, "value_size": draw.choice([16, 32, 64, 128]),
+            "query_rank": draw.choice([0, 64, 96, 128]), "key_rank": draw.choice([32, 64, 128]), "shared_ffn": ffn * draw.choice([1, 1, 2]),
+            "dense_layers": draw.choice([0, 1, 2]), "dense_ffn": draw.choice([256, 512, 1000]), "expert_count": draw.choice([16, 32, 64]),
+            "experts_per_token": draw.choice([2, 4, 8]), "vocabulary": draw.choice([1000, 5003, 8192, 32000])}
+    keys.update(batch=draw.choice([1, 2, 4]), seq=draw.choice([33, 64, 100, 128, 255, 256]), steps=3,
+                precision=draw.choice(["bf16_autocast", "bf16_autocast", "bf16", "fp32"]), optimizer=draw.choice(["adamw", "adamw_fused", "sgd_momentum"]),
+                attention=draw.choice(["fused", "fused", "eager"]), kv_cache="none")
+    if draw.random() < 0.4:
+        keys["checkpoint"] = "full"
+    for key, values in (("clip", [1]), ("accumulate", [2, 3]), ("zero_grad", ["before_backward", "zeros", "never"]), ("keep_batch", [0])):
+        if draw.random() < 0.2:
+            keys[key] = draw.choice(values)
+    return "train:deepseek-v3", keys
+
+
 def draw_vit(draw):
     heads, head = draw.choice([2, 3, 4, 6, 8]), draw.choice([32, 64, 64, 80])
     side, patch = draw.choice([(64, 8), (96, 16), (224, 16), (224, 16), (224, 32), (384, 16), (224, 14), (160, 16)])
@@ -268,7 +287,7 @@ def draw_images(draw):
 
 
 DRAWS = {"train": draw_training, "infer": draw_inference, "ways": draw_ways, "ranks": draw_ranks, "encode": draw_encoding,
-         "images": draw_images}
+         "images": draw_images, "deepseek": draw_deepseek}
 
 
 def add_counts(parser, seed, presets):
@@ -312,7 +331,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simcuda", required=True, metavar="FOLDER")
     parser.add_argument("--out", required=True, metavar="FILE.csv")
-    add_counts(parser, 1, {"train": 160, "infer": 80, "ways": 100, "ranks": 60, "encode": 60})
+    add_counts(parser, 1, {"train": 160, "infer": 80, "ways": 100, "ranks": 60, "encode": 60, "deepseek": 40})
     parser.add_argument("--keep", metavar="FOLDER")
     arguments = parser.parse_args()
     texts = list(drawn(arguments))

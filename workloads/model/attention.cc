@@ -120,8 +120,8 @@ Var repeat_heads(Tape& tape, Var input, std::uint64_t repeats, bool is_one) {
 }
 
 std::uint64_t efficient_workspace_bytes(std::uint64_t matrices, std::uint64_t rows,
-                                        std::uint64_t head_width) {
-  const std::uint64_t piece_rows = head_width > 64 ? 128 : 64;
+                                        std::uint64_t head_width, std::uint64_t value_width) {
+  const std::uint64_t piece_rows = std::max(head_width, value_width) > 64 ? 128 : 64;
   const std::uint64_t pieces = divided_up(rows, piece_rows) * divided_up(head_width, 64);
   return matrices * pieces * (piece_rows * 64 * 4 + 16);
 }
@@ -146,7 +146,8 @@ static Var efficient_attention(Tape& tape, Var query, Var key, Var value,
         shape.query_count * query.width,
         key_count * query.width,
         shape.row_count,
-        efficient_workspace_bytes(heads, shape.query_rows, shape.query_count / shape.row_count),
+        efficient_workspace_bytes(heads, shape.query_rows, shape.query_count / shape.row_count,
+                                  out_count / shape.row_count),
         value_count * query.width,
         out_count * query.width};
   }

@@ -19,16 +19,21 @@ void interleaved_halves_backward(Tape& tape, Node& node, Backprop& b) {
   node.saved[1].reset();
 }
 
-// sizes: bytes of a half. The gradients wait at the halves.
+// sizes: bytes of a half in the product's type, and in the input's. The gradients wait at the
+// halves.
 void interleaved_backward(Tape& tape, Node& node, Backprop& b) {
-  Tensor first = tape.gradient(node.sizes[0]);
-  Tensor second = tape.gradient(node.sizes[0]);
+  const auto gradient_of_half = [&] {
+    Tensor product = tape.gradient(node.sizes[0]);
+    return node.sizes[0] == node.sizes[1] ? product : tape.gradient(node.sizes[1]);
+  };
+  Tensor first = gradient_of_half();
+  Tensor second = gradient_of_half();
   {
     Tensor negative = tape.gradient(node.sizes[0]);
-    const Tensor added = tape.gradient(node.sizes[0]);
+    const Tensor added = gradient_of_half();
     negative.reset();
   }
-  { const Tensor added = tape.gradient(node.sizes[0]); }
+  { const Tensor added = gradient_of_half(); }
   b.gradient.tensor.reset();
   Node& halves = tape.node(node.edges[0]);
   halves.saved[0] = std::move(first);
@@ -48,12 +53,16 @@ void joined_query_backward(Tape& tape, Node& node, Backprop& b) {
 }
 
 // Two copies into a new tensor: each takes a copy of the whole gradient and its part of that. The
-// rotated part is the sum over heads. sizes: bytes of the whole, of the parts for all heads, of the
-// rotated part.
+// rotated part is the sum over heads, in its own type. sizes: bytes of the whole, of the parts for
+// all heads, of the rotated part, and of that for all heads in its own type.
 void filled_backward(Tape& tape, Node& node, Backprop& b) {
   Tensor first = tape.gradient(node.sizes[0]);
   Tensor turned = tape.gradient(node.sizes[2]);
   { const Tensor again = tape.gradient(node.sizes[2]); }
+  if (node.sizes[4] != node.sizes[2]) {
+    Tensor own = tape.gradient(node.sizes[4]);
+    turned = std::move(own);
+  }
   b.gradient.tensor.reset();
   Tensor second = tape.gradient(node.sizes[0]);
   b.out[0] = {.tensor = tape.gradient(node.sizes[1]), .layout = GradLayout::Heads};
@@ -74,7 +83,7 @@ Var Transformer::interleaved_halves(Var input) {
 Var Transformer::interleaved(Var input) {
   const std::uint64_t half = input.count / 2;
   const std::uint64_t width = std::max(input.width, cosine_.width);
-  Node* node = tape_.record(interleaved_backward, {&input}, {half * width});
+  Node* node = tape_.record(interleaved_backward, {&input}, {half * width, half * input.width});
   tape_.save(node, 0, cosine_.tensor);
   tape_.save(node, 1, sine_.tensor);
   const auto turned = [&] {
@@ -107,7 +116,7 @@ Var Transformer::filled_keys(const Var& own, const Var& turned) {
   out.heads_first = true;
   if (node != nullptr) {
     node->sizes = {out.size_bytes(), own.size_bytes(), turned.count * heads * own.width,
-                   turned.count * own.width};
+                   turned.count * turned.width, turned.count * heads * turned.width};
   }
   return out;
 }
@@ -154,9 +163,6 @@ Var Transformer::latent_attention(const LayerWeights& own, std::size_t index, co
   Var key = filled_keys(key_plain, key_turned);
   key_plain.drop();
   Var mixed = attend(joint_query, key, value, weights);
-  // Values are narrower than queries: cuDNN's results then lie as the queries do, head after head.
-  const bool is_unmasked = setup_.fused_attention && block_mask().count == 0;
-  if (is_unmasked && setup_.sequence > 1) mixed = clone(tape_, std::move(mixed));
   return linear(tape_, std::move(mixed), rows, with_bias(own.output));
 }
 

@@ -51,6 +51,11 @@ void multiply_backward(Tape& tape, Node& node, Backprop& b) {
     b.out[i].tensor = tape.gradient(node.sizes[2]);
     b.out[i].layout = b.gradient.layout;
     if (node.sizes[i] != node.sizes[2]) b.reduced_bytes[i] = node.sizes[i];
+    // What was broadcast and is narrower than the product is summed before it is cast.
+    const std::uint64_t summed_bytes = node.sizes[5 + i];
+    if (summed_bytes == node.sizes[i] || summed_bytes == node.sizes[2]) continue;
+    b.reduced_bytes[i] = summed_bytes;
+    b.narrowed_bytes[i] = node.sizes[i];
   }
   // A weight's gradient is a sum over rows.
   const std::size_t smaller = node.sizes[0] < node.sizes[1] ? 0 : 1;
@@ -125,9 +130,10 @@ Var multiply(Tape& tape, Var left, Var right, bool is_row) {
   // A weight is broadcast over rows: its gradient is a sum over them.
   const bool sums_rows = is_row || left.edge < kNoEdge || right.edge < kNoEdge;
   const std::uint64_t columns = sums_rows ? std::min(left.count, right.count) : 0;
-  Node* node = tape.record(multiply_backward, {&left, &right},
-                           {left.size_bytes(), right.size_bytes(), count * width,
-                            sums_rows ? count / columns : 0, columns});
+  Node* node = tape.record(
+      multiply_backward, {&left, &right},
+      {left.size_bytes(), right.size_bytes(), count * width, sums_rows ? count / columns : 0,
+       columns, left.count * width, right.count * width});
   if (right.edge != kNoEdge) tape.save(node, 1, left.tensor);
   if (left.edge != kNoEdge) tape.save(node, 0, right.tensor);
   Var out = result_like(tape, node, left, count, width);

@@ -129,11 +129,12 @@ struct FusedAttentionShape {
   Tensor bias = {};              // added to the scores, without a gradient
 };
 // The workspace of the memory-efficient kernel's backward in four bytes: the queries' gradient in
-// pieces of 64 rows, or of 128 where heads are wider than 64, and of 64 columns, each with 16 bytes
-// besides. `matrices`: sequences times heads. Source: PyTorch 2.11's kernel_backward.h, held to it
-// for 15 widths.
+// pieces of 64 rows, or of 128 where heads or their values are wider than 64, and of 64 columns,
+// each with 16 bytes besides. `matrices`: sequences times heads. Source: PyTorch 2.11's
+// kernel_backward.h, held to it for 15 widths.
 [[nodiscard]] std::uint64_t efficient_workspace_bytes(std::uint64_t matrices, std::uint64_t rows,
-                                                      std::uint64_t head_width);
+                                                      std::uint64_t head_width,
+                                                      std::uint64_t value_width);
 // The memory-efficient kernel reads eight numbers of a bias at a time: one of four bytes with other
 // columns is copied into longer rows.
 [[nodiscard]] Var bias_of_whole_steps(Tape& tape, Var bias, std::uint64_t columns);

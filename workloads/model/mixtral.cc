@@ -15,22 +15,28 @@ namespace allocmark {
 namespace {
 
 // Gradients of values that were divided by their sum in place, the sum's first. sizes: bytes of the
-// values, of the sums.
+// values, of the sums, of the values in the sums' type.
 void share_backward(Tape& tape, Node& node, Backprop& b) {
-  const std::uint64_t size_bytes = node.sizes[0];
+  const std::uint64_t wide_bytes = node.sizes[2];
   {
-    Tensor negative = tape.gradient(size_bytes);
-    Tensor quotient = tape.gradient(size_bytes);
-    const Tensor second = tape.gradient(size_bytes);
-    b.out[1].tensor = tape.gradient(size_bytes);
+    const Tensor quotient = tape.gradient(wide_bytes);
+    const Tensor second = tape.gradient(wide_bytes);
+    const Tensor negative = tape.gradient(node.sizes[0]);
+    b.out[1].tensor = tape.gradient(wide_bytes);
   }
-  b.out[0].tensor = tape.gradient(size_bytes);
-  if (node.sizes[1] < size_bytes) b.reduced_bytes[1] = node.sizes[1];
+  b.out[0].tensor = tape.gradient(wide_bytes);
+  if (wide_bytes != node.sizes[0]) b.reduced_bytes[0] = node.sizes[0];
+  if (node.sizes[1] < wide_bytes) b.reduced_bytes[1] = node.sizes[1];
 }
 
 void sum_backward(Tape&, Node&, Backprop& b) {
   b.out[0] = b.gradient;
   b.out[0].is_view = true;
+}
+
+// Of a sum in four bytes. sizes: bytes of the values.
+void wide_sum_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
 }
 
 // Rows were added where their tokens are: each takes its gradient back. sizes: bytes of the rows.
@@ -160,13 +166,15 @@ Var Transformer::chosen_shares(const Var& all, Tensor* experts) {
 
 void Transformer::divide_by_sum(Var* shares, bool has_epsilon) {
   const std::uint64_t rows = setup_.token_count();
-  Node* summed = tape_.record(sum_backward, {shares});
-  Var sum = tape_.result(summed, rows, shares->width);
+  const bool is_wide = tape_.autocast() && shares->width < 4;  // autocast sums in four bytes
+  Node* summed =
+      tape_.record(is_wide ? wide_sum_backward : sum_backward, {shares}, {shares->size_bytes()});
+  Var sum = tape_.result(summed, rows, is_wide ? 4 : shares->width);
   if (has_epsilon) sum = add_scalar(tape_, std::move(sum));
   // Dividing in place keeps a copy of what was divided.
   Node* divided = tape_.record(share_backward, {shares, &sum});
   if (divided != nullptr) {
-    divided->sizes = {shares->size_bytes(), sum.size_bytes()};
+    divided->sizes = {shares->size_bytes(), sum.size_bytes(), shares->count * sum.width};
     tape_.save(divided, 0, sum.tensor);
     tape_.save(divided, 1, tape_.make(shares->count, shares->width).tensor);
     tape_.attach(divided, shares);

@@ -93,10 +93,11 @@ class RingBackward {
     Tensor delta = tape_.gradient(rows * 4);
     drop({&sums, &product});
     const RingShape& shape = ring_.shape;
-    const Tensor workspace = tape_.allocate(
-        efficient_workspace_bytes(shape.batch * shape.head_count,
-                                  shape.token_count * block.query_halves / 2, shape.head_width),
-        TensorKind::Workspace);
+    const Tensor workspace =
+        tape_.allocate(efficient_workspace_bytes(shape.batch * shape.head_count,
+                                                 shape.token_count * block.query_halves / 2,
+                                                 shape.head_width, shape.head_width),
+                       TensorKind::Workspace);
     delta.reset();
   }
 

@@ -319,6 +319,11 @@ void Tape::reduce(Backprop* backprop, std::size_t index) {
   reduced.layout = backprop->out[index].layout;
   reduced.tensor = rows > 0 ? summed_rows(rows, backprop->reduced_columns[index], size_bytes)
                             : gradient(size_bytes);
+  if (const std::uint64_t narrowed_bytes = backprop->narrowed_bytes[index]; narrowed_bytes > 0) {
+    backprop->out[index].tensor.reset();
+    Tensor narrowed = gradient(narrowed_bytes);
+    reduced.tensor = std::move(narrowed);
+  }
   backprop->out[index] = std::move(reduced);
 }
 

@@ -86,6 +86,7 @@ struct Backprop {
   // With reduced_bytes and not 0: a sum over so many rows of so many columns.
   std::array<std::uint64_t, 4> reduced_rows{};
   std::array<std::uint64_t, 4> reduced_columns{};
+  std::array<std::uint64_t, 4> narrowed_bytes{};  // not 0: and then cast to so many
   bool last_parameter_first = false;  // a product hands its bias its gradient before its weight
 };
 

@@ -70,8 +70,8 @@ TEST_CASE("jobs drawn at random ask for what PyTorch asks for", "[workload]") {
     CHECK(std::abs(generated / std::stod(peak) - 1) < kPeakTolerance);
     ++job_count;
   }
-  CHECK(job_count == 460);
-  CHECK(equal_count == 445);
+  CHECK(job_count == 500);
+  CHECK(equal_count == 485);
 }
 
 }  // namespace
