@@ -240,6 +240,15 @@ def shapes_of_unet(dtype, channels, side, batch):
     return [(dtype, kernel, step, kernel // 2, batch, side, cin, cout) for kernel, step, side, cin, cout in shapes]
 
 
+def line_of(row):
+    """A row of a tree in C++."""
+    if row[0] == "if":
+        return f"    ask({row[1]}, {row[2]}, {row[3]}),"
+    padding = next((word for word in ("Padded", "Four") if row[1].endswith(word)), "Plain")
+    copied = row[1].removesuffix(padding)
+    return f"    take({'Nothing' if copied == 'None' else copied}, {padding}, {row[2]}, {row[3]}),"
+
+
 def open_text(path):
     return lzma.open(path, "rt", encoding="utf-8") if path.endswith(".xz") else open(path, encoding="utf-8", newline="")
 
@@ -254,6 +263,7 @@ def fit(arguments):
     for shape in shapes:
         groups[shape.kind, shape.dtype].append(shape)
     lines = [f"// Of {len(shapes)} convolutions measured on an H200: scripts/measure/fit_convolutions.py writes this file."]
+    heads = []
     for (kind, dtype), group in sorted(groups.items()):
         count = len(group) * 3 // 4
         held_out += group[count:]
@@ -263,13 +273,16 @@ def fit(arguments):
             equal = sum(-(-one // 512) == -(-other // 512) for one, other in pairs) / len(pairs)
             near = sum(abs(one - other) <= max(2 ** 20, .02 * other) for one, other in pairs) / len(pairs)
             print(f"{kind} {dtype} {direction}: {len(tree.rows)} rows; of {len(pairs)} held out {equal:.3f} equal, {near:.3f} near")
-            lines.append(f"TREE({kind}, {dtype.capitalize()}, {direction.capitalize()})")
-            lines += [f"IF({row[1]}, {row[2]}, {row[3]})" if row[0] == "if" else f"TAKE({row[1]}, {row[2]}, {row[3]})" for row in tree.rows]
+            name = f"k{kind}{dtype.capitalize()}{direction.capitalize()}"
+            heads.append(f"    {{{kind}, {dtype.capitalize()}, {direction.capitalize()}, {name}}},")
+            lines += [f"constexpr ChoiceRow {name}[] = {{", *map(line_of, tree.rows), "};"]
+    lines += ["constexpr ChoiceTree kChoiceTrees[] = {", *heads, "};", "constexpr KnownConvolution kKnownConvolutions[] = {"]
     recorded = {key for unet in RECORDED for key in shapes_of_unet(*unet)}
     for shape in sorted(shapes, key=lambda shape: shape.key):
         if shape.key in recorded:
-            lines.append(f"KNOWN({shape.dtype.capitalize()}, {shape.kernel}, {shape.step}, {shape.images}, {shape.side}, {shape.cin}, {shape.cout}, "
-                         f"{shape.taken['forward']}, {shape.taken['input']}, {shape.taken['weight']})")
+            sizes = f"{shape.kernel}, {shape.step}, {shape.images}, {shape.side}, {shape.side // shape.step}, {shape.cin}, {shape.cout}"
+            lines.append(f"    {{{{{shape.dtype.capitalize()}, {sizes}}}, {{{', '.join(map(str, shape.taken.values()))}}}}},")
+    lines.append("};")
     with open(arguments.rules, "w", encoding="utf-8") as out:
         out.write("\n".join(lines) + "\n")
     with open(arguments.sample, "w", encoding="utf-8", newline="") as out:

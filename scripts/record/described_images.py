@@ -3,6 +3,7 @@ import record_pytorch
 from references import diffusion, vision
 
 SEES_IMAGES = "vit", "dit", "unet"
+IMAGE = 224
 OPTIMIZERS = {"adamw": ("AdamW", {}), "adamw_fused": ("AdamW", {"fused": True}), "sgd": ("SGD", {"lr": 1e-3})}
 
 
@@ -37,9 +38,26 @@ def vit(keys):
     return transformers.ViTForImageClassification(transformers.ViTConfig(attn_implementation=attention, num_labels=keys.number("classes"), **shape))
 
 
+def llava(keys, words, attention):
+    """A ViT-base whose patches are put into a text of `words`."""
+    from transformers import LlavaConfig, LlavaForConditionalGeneration, ViTConfig
+    token = keys.number("vocabulary") - 1
+    model = LlavaForConditionalGeneration(LlavaConfig(vision_config=ViTConfig(image_size=IMAGE, patch_size=16), text_config=words,
+                                                      image_token_index=token, image_token_id=token, attn_implementation=attention))
+    model.model.vision_tower.requires_grad_(not keys.number("vision_frozen"))
+    return model
+
+
+def with_images(keys, inputs, dtype):
+    """Patches stand behind each text's first token."""
+    ids = inputs["input_ids"]
+    ids[:, 1:1 + (IMAGE // 16) ** 2].fill_(keys.number("vocabulary") - 1)
+    return {"input_ids": ids, "pixel_values": pixels(keys, len(ids), dtype), "labels": ids}
+
+
 def pixels(keys, count, dtype):
     import torch
-    side = keys.number("image")
+    side = keys.number("image", IMAGE)
     return torch.randn(count, 3, side, side, device="cuda", dtype=dtype)
 
 

@@ -66,6 +66,8 @@ def llama_like(keys, common):
         common.update(sliding_window=window, use_sliding_window=True,
                       layer_types=["full_attention" if every and layer % every == 0 else "sliding_attention" for layer in layers])
     config = getattr(transformers, f"{name}Config")(**common)
+    if keys.word("vision", "none") != "none":
+        return described_images.llava(keys, config, common["attn_implementation"])
     return getattr(transformers, f"{name.removesuffix('Text')}ForCausalLM")(config)
 
 

@@ -38,6 +38,8 @@ def batches(keys):
         made += 1
         ids = torch.randint(2, vocabulary, (count, length), device="cuda")
         inputs = {"input_ids": ids, "labels": ids}
+        if keys.word("vision", "none") != "none":
+            return described_images.with_images(keys, inputs, torch.bfloat16 if is_narrow(keys) else None)
         if mask != "none":
             inputs["attention_mask"] = torch.ones_like(ids)
         if keys.family == "t5":

@@ -243,6 +243,19 @@ def draw_deepseek(draw):
     return "train:deepseek-v3", keys
 
 
+def draw_llava(draw):
+    """Text with an image in each sequence."""
+    model = draw.choice(["llama-3-8b", "qwen2.5-0.5b"])
+    _, keys = draw_shape(draw, model)
+    keys.update(batch=draw.choice([1, 2, 4]), seq=draw.choice([210, 256, 300]), steps=3, precision=draw.choice(["bf16_autocast", "bf16", "fp32"]),
+                optimizer=draw.choice(["adamw", "adamw_fused", "sgd_momentum"]), attention=draw.choice(["fused", "fused", "eager"]),
+                kv_cache=draw.choice(["none", "default"]), vision="vit-base", vision_frozen=draw.choice([0, 1]))
+    for key, values in (("clip", [1]), ("accumulate", [2, 3]), ("zero_grad", ["before_backward", "zeros", "never"]), ("keep_batch", [0])):
+        if draw.random() < 0.2:
+            keys[key] = draw.choice(values)
+    return f"train:{model}", keys
+
+
 def draw_vit(draw):
     heads, head = draw.choice([2, 3, 4, 6, 8]), draw.choice([32, 64, 64, 80])
     side, patch = draw.choice([(64, 8), (96, 16), (224, 16), (224, 16), (224, 32), (384, 16), (224, 14), (160, 16)])
@@ -287,7 +300,7 @@ def draw_images(draw):
 
 
 DRAWS = {"train": draw_training, "infer": draw_inference, "ways": draw_ways, "ranks": draw_ranks, "encode": draw_encoding,
-         "images": draw_images, "deepseek": draw_deepseek}
+         "images": draw_images, "deepseek": draw_deepseek, "llava": draw_llava}
 
 
 def add_counts(parser, seed, presets):

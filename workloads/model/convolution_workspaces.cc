@@ -7,17 +7,19 @@
 #include <array>
 #include <cstddef>
 #include <iterator>
-#include <map>
+#include <span>
 
 #include "base/divided_up.h"
 
 namespace allocmark {
+// A namespace of its own, since names of trees are short.
+namespace convolution_choices {
 namespace {
 
-enum class Kind : std::uint8_t { Same, Half, Pointwise, First, Last, Patch };
+enum class ConvolutionKind : std::uint8_t { Same, Half, Pointwise, First, Last, Patch };
 
-// What a tree asks. The names in convolution_choices.inc are these, in any order.
-enum class Feature : std::uint8_t {
+// What a tree asks about a shape.
+enum class ShapeFeature : std::uint8_t {
   Images,
   Side,
   PixelsIn,
@@ -35,132 +37,82 @@ enum class Feature : std::uint8_t {
   Ratio  // 64 x channels in / channels out
 };
 
-// What is copied, and to how many channels: as many as there are, four, or sixteen bytes.
-enum class Base : std::uint8_t {
-  None,
-  NonePadded,
-  Winograd,
-  AllPlain,
-  AllPadded,
-  AllFour,
-  NoResultPlain,
-  NoResultPadded,
-  NoResultFour,
-  NoWeightPlain,
-  NoWeightPadded,
-  NoWeightFour
+// What is copied.
+enum class Copied : std::uint8_t { Nothing, All, NoResult, NoWeight, Winograd };
+// To how many channels: as many as there are, four, or sixteen bytes.
+enum class Padding : std::uint8_t { Plain, Four, Padded };
+
+// Of a tree: a question and where to go where the answer is above its limit, or what is taken.
+struct ChoiceRow {
+  bool asks = false;
+  ShapeFeature feature{};
+  Copied copied{};
+  Padding padding{};
+  std::int64_t number = 0;  // the limit; or how often the weight is summed apart, -1: by image
+  std::uint64_t next = 0;   // the row, from 0; or what else is taken, in bytes
 };
 
-enum class Step : std::uint8_t { Tree, If, Take };
+constexpr ChoiceRow ask(ShapeFeature feature, std::int64_t limit, std::uint64_t next) {
+  return {.asks = true, .feature = feature, .number = limit, .next = next};
+}
 
-// Of a tree: what it is for; a question, its limit, and where to go above it; or an answer.
-struct Row {
-  Step step = Step::Tree;
-  std::uint8_t what = 0;  // a kind, a feature or a base
-  ConvolutionType type{};
-  ConvolutionDirection direction{};
-  std::int64_t number = 0;  // the limit; or how often the weight is summed apart, -1: by image
-  std::uint64_t next = 0;   // the row of the tree from 0; or what else is taken, in bytes
+constexpr ChoiceRow take(Copied copied, Padding padding, std::int64_t parts, std::uint64_t rest) {
+  return {.copied = copied, .padding = padding, .number = parts, .next = rest};
+}
+
+struct ChoiceTree {
+  ConvolutionKind kind;
+  ConvolutionType type;
+  ConvolutionDirection direction;
+  std::span<const ChoiceRow> rows;
 };
 
 // A shape of which all is known.
-struct Known {
+struct KnownConvolution {
   ConvolutionSizes sizes;
   std::array<std::uint64_t, 3> bytes{};  // by direction
 };
 
-#define KNOWN(type, kernel, step, images, side, in, out, forward, input, weight)
-#define TREE(kind, type, direction)                                             \
-  Row{Step::Tree, static_cast<std::uint8_t>(Kind::kind), ConvolutionType::type, \
-      ConvolutionDirection::direction},
-#define IF(feature, limit, next) \
-  Row{Step::If, static_cast<std::uint8_t>(Feature::feature), {}, {}, limit, next},
-#define TAKE(base, parts, rest) \
-  Row{Step::Take, static_cast<std::uint8_t>(Base::base), {}, {}, parts, rest},
-constexpr Row kRows[] = {
+using enum ConvolutionKind;
+using enum ConvolutionType;
+using enum ConvolutionDirection;
+using enum ShapeFeature;
+using enum Copied;
+using enum Padding;
+// kChoiceTrees and kKnownConvolutions.
 #include "workloads/model/convolution_choices.inc"
-};
-#undef KNOWN
-#undef TREE
-#undef IF
-#undef TAKE
-#define KNOWN(type, kernel, step, images, side, in, out, forward, input, weight)       \
-  Known{{ConvolutionType::type, kernel, step, images, side, (side) / (step), in, out}, \
-        {forward, input, weight}},
-#define TREE(kind, type, direction)
-#define IF(feature, limit, next)
-#define TAKE(base, parts, rest)
-constexpr Known kKnown[] = {
-#include "workloads/model/convolution_choices.inc"
-};
-#undef KNOWN
-#undef TREE
-#undef IF
-#undef TAKE
 
-// The row behind the head of that tree; null where there is none.
-const Row* first_row(Kind kind, ConvolutionType type, ConvolutionDirection direction) {
-  using Key = std::array<std::uint8_t, 3>;
-  const auto key_of = [](std::uint8_t what, ConvolutionType of, ConvolutionDirection to) {
-    return Key{what, static_cast<std::uint8_t>(of), static_cast<std::uint8_t>(to)};
-  };
-  static const std::map<Key, const Row*> trees = [&] {
-    std::map<Key, const Row*> found;
-    for (const Row& row : kRows) {
-      if (row.step == Step::Tree) found[key_of(row.what, row.type, row.direction)] = &row + 1;
-    }
-    return found;
-  }();
-  const auto tree = trees.find(key_of(static_cast<std::uint8_t>(kind), type, direction));
-  return tree == trees.end() ? nullptr : tree->second;
-}
-
-Kind kind_of(const ConvolutionSizes& s) {
+ConvolutionKind kind_of(const ConvolutionSizes& s) {
   constexpr std::uint64_t kColoursMax = 4;
-  if (s.kernel == s.step && s.kernel > 1) return Kind::Patch;
-  if (s.kernel == 1) return Kind::Pointwise;
-  if (s.step == 2) return Kind::Half;
-  if (s.channels_in <= kColoursMax) return Kind::First;
-  return s.channels_out <= kColoursMax ? Kind::Last : Kind::Same;
+  if (s.kernel == s.step && s.kernel > 1) return Patch;
+  if (s.kernel == 1) return Pointwise;
+  if (s.step == 2) return Half;
+  if (s.channels_in <= kColoursMax) return First;
+  return s.channels_out <= kColoursMax ? Last : Same;
 }
 
 std::uint64_t pixels_in(const ConvolutionSizes& s) { return s.images * s.side_in * s.side_in; }
 std::uint64_t pixels_out(const ConvolutionSizes& s) { return s.images * s.side_out * s.side_out; }
 
-std::uint64_t value_of(const ConvolutionSizes& s, Feature feature) {
-  switch (feature) {
-    case Feature::Images:
-      return s.images;
-    case Feature::Side:
-      return s.side_in;
-    case Feature::PixelsIn:
-      return pixels_in(s);
-    case Feature::PixelsOut:
-      return pixels_out(s);
-    case Feature::ChannelsIn:
-      return s.channels_in;
-    case Feature::ChannelsOut:
-      return s.channels_out;
-    case Feature::Fewer:
-      return std::min(s.channels_in, s.channels_out);
-    case Feature::More:
-      return std::max(s.channels_in, s.channels_out);
-    case Feature::Products:
-      return pixels_out(s) * s.channels_in * s.channels_out;
-    case Feature::ElementsIn:
-      return pixels_in(s) * s.channels_in;
-    case Feature::ElementsOut:
-      return pixels_out(s) * s.channels_out;
-    case Feature::Weights:
-      return s.channels_in * s.channels_out;
-    case Feature::OddOut:
-      return s.channels_out % 64;
-    case Feature::Kernel:
-      return s.kernel;
-    case Feature::Ratio:
-      return 64 * s.channels_in / s.channels_out;
-  }
-  return 0;
+// By ShapeFeature.
+std::array<std::uint64_t, 15> features_of(const ConvolutionSizes& s) {
+  const std::uint64_t in = s.channels_in;
+  const std::uint64_t out = s.channels_out;
+  return {s.images,
+          s.side_in,
+          pixels_in(s),
+          pixels_out(s),
+          in,
+          out,
+          std::min(in, out),
+          std::max(in, out),
+          pixels_out(s) * in * out,
+          pixels_in(s) * in,
+          pixels_out(s) * out,
+          in * out,
+          out % 64,
+          s.kernel,
+          64 * in / out};
 }
 
 // F(3 x 3, 4 x 4): each tile of 4 x 4 pixels and each weight become 36 numbers.
@@ -170,41 +122,43 @@ std::uint64_t winograd_bytes(const ConvolutionSizes& s) {
           s.channels_in * s.channels_out);
 }
 
-std::uint64_t taken_bytes(const ConvolutionSizes& s, Base base, std::int64_t parts) {
+std::uint64_t taken_bytes(const ConvolutionSizes& s, const ChoiceRow& row) {
   constexpr std::uint64_t kAlignment = 16;
-  const std::uint64_t width = s.type == ConvolutionType::Float32 ? 4 : 2;
-  const bool is_padded = base == Base::NonePadded || base == Base::AllPadded ||
-                         base == Base::NoResultPadded || base == Base::NoWeightPadded;
-  const bool has_four =
-      base == Base::AllFour || base == Base::NoResultFour || base == Base::NoWeightFour;
-  const std::uint64_t least = is_padded ? 16 / width : has_four ? 4 : 0;
+  const std::uint64_t width = s.type == Float32 ? 4 : 2;
+  const std::uint64_t least = row.padding == Padded ? 16 / width : row.padding == Four ? 4 : 0;
   const std::uint64_t in = std::max(s.channels_in, least);
   const std::uint64_t out = std::max(s.channels_out, least);
   const std::uint64_t weights = in * out * s.kernel * s.kernel;
-  const std::uint64_t sums =
-      (parts < 0 ? s.images : static_cast<std::uint64_t>(parts)) * weights * 4;
-  if (base == Base::Winograd) return winograd_bytes(s) + sums;
-  if (base == Base::None || base == Base::NonePadded) return sums;
+  const std::uint64_t parts = row.number < 0 ? s.images : static_cast<std::uint64_t>(row.number);
+  const std::uint64_t others = parts * weights * 4 + row.next;
+  if (row.copied == Nothing) return others;
+  if (row.copied == Winograd) return winograd_bytes(s) + others;
   std::uint64_t copied = pixels_in(s) * in;
-  if (base < Base::NoResultPlain || base > Base::NoResultFour) copied += pixels_out(s) * out;
-  if (base < Base::NoWeightPlain) copied += weights;
-  return copied * width + kAlignment + sums;
+  if (row.copied != NoResult) copied += pixels_out(s) * out;
+  if (row.copied != NoWeight) copied += weights;
+  return copied * width + kAlignment + others;
 }
 
 }  // namespace
+}  // namespace convolution_choices
 
 std::uint64_t workspace_bytes(const ConvolutionSizes& sizes, ConvolutionDirection direction) {
-  const auto* const known = std::ranges::find(kKnown, sizes, &Known::sizes);
-  if (known != std::end(kKnown)) return known->bytes[static_cast<std::size_t>(direction)];
-  const Row* const first = first_row(kind_of(sizes), sizes.type, direction);
-  if (first == nullptr) return 0;
-  const Row* row = first;
-  while (row->step == Step::If) {
-    const bool is_below =
-        value_of(sizes, static_cast<Feature>(row->what)) <= static_cast<std::uint64_t>(row->number);
-    row = is_below ? row + 1 : first + row->next;
+  using namespace convolution_choices;
+  const auto* const known = std::ranges::find(kKnownConvolutions, sizes, &KnownConvolution::sizes);
+  if (known != std::end(kKnownConvolutions))
+    return known->bytes[static_cast<std::size_t>(direction)];
+  const auto* const tree = std::ranges::find_if(kChoiceTrees, [&](const ChoiceTree& one) {
+    return one.kind == kind_of(sizes) && one.type == sizes.type && one.direction == direction;
+  });
+  if (tree == std::end(kChoiceTrees)) return 0;
+  const auto features = features_of(sizes);
+  std::size_t at = 0;
+  while (tree->rows[at].asks) {
+    const ChoiceRow& row = tree->rows[at];
+    const std::uint64_t value = features[static_cast<std::size_t>(row.feature)];
+    at = value <= static_cast<std::uint64_t>(row.number) ? at + 1 : row.next;
   }
-  return taken_bytes(sizes, static_cast<Base>(row->what), row->number) + row->next;
+  return taken_bytes(sizes, tree->rows[at]);
 }
 
 }  // namespace allocmark

@@ -25,9 +25,9 @@ void read_latent_shape(Parameters& parameters, ModelShape* model) {
   number("dense_layers", &model->dense_count, 0);
   number("dense_ffn", &model->dense_ffn, 1);
   // Experts are chosen among groups, each known by its two best.
-  constexpr std::uint64_t kGroups = 8;
+  constexpr std::uint64_t kRoutedGroups = 8;
   const std::uint64_t experts = model->expert_count;
-  parameters.refuse_if(experts % kGroups != 0 || experts < 2 * kGroups, "expert_count",
+  parameters.refuse_if(experts % kRoutedGroups != 0 || experts < 2 * kRoutedGroups, "expert_count",
                        "a multiple of 8, at least 16: eight groups of two experts or more",
                        experts);
   parameters.refuse_if(model->rope_size >= model->head_width(), "rope_size",
