@@ -27,13 +27,6 @@ if(ALLOCMARK_SANITIZE)
       allocmark_options INTERFACE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:$<TARGET_PROPERTY:ALLOCMARK_FEWER_KINDS>>>:-fno-sanitize=null,alignment,object-size,pointer-overflow,vptr>
                                 $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:$<TARGET_PROPERTY:ALLOCMARK_ANY_ENUM>>>:-fno-sanitize=enum>)
   endif()
-  if(ALLOCMARK_SANITIZE MATCHES "address")
-    # In functions with ten accesses to memory or more, AddressSanitizer's check of each is a call instead of code in place. It
-    # checks the same, and what is compiled together takes an eighth less time to compile. Small functions, which run most
-    # often, keep the code, and so do rooms whose files are compiled one by one.
-    target_compile_options(
-      allocmark_options INTERFACE $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<BOOL:$<TARGET_PROPERTY:ALLOCMARK_FEWER_KINDS>>>:--param=asan-instrumentation-with-call-threshold=10>)
-  endif()
   target_link_options(allocmark_options INTERFACE -fsanitize=${ALLOCMARK_SANITIZE})
   include(CheckLinkerFlag)
   foreach(linker lld gold)
