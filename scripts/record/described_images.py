@@ -2,9 +2,7 @@
 import record_pytorch
 from references import diffusion, vision
 
-SEES_IMAGES = "vit", "dit", "unet"
 IMAGE = 224
-OPTIMIZERS = {"adamw": ("AdamW", {}), "adamw_fused": ("AdamW", {"fused": True}), "sgd": ("SGD", {"lr": 1e-3})}
 
 
 def with_loss(model):
@@ -80,20 +78,19 @@ class Parts:
         record_pytorch.mark(label.replace("step", "part"))
 
 
-def train_noise(keys):
+def train_noise(keys, dtype, make_optimizer):
     """DiT and UNet learn to predict noise."""
     import torch
-    precision, batch, side, steps = keys.word("precision", "bf16_autocast"), keys.number("batch"), keys.number("image"), keys.number("steps", 4)
-    name, options = OPTIMIZERS[keys.word("optimizer", "adamw")]
+    batch, side, steps = keys.number("batch"), keys.number("image"), keys.number("steps", 4)
+    autocast = torch.bfloat16 if keys.word("precision", "bf16_autocast") == "bf16_autocast" else None
     if keys.family == "unet":
         model = diffusion.unet(tuple(keys.numbers("channels", "")), tuple(map(bool, keys.numbers("attention", ""))), keys.number("blocks", 2))
     else:
         keys.word("ffn")  # four times the width, as the model has it
         model = vision.dit(keys.number("layers"), keys.number("hidden"), keys.number("heads"), side, keys.number("patch"), classes=keys.number("classes"))
+    model = model.to("cuda", dtype).train()
+    optimizer = make_optimizer(keys, [one for one in model.parameters() if one.requires_grad])
     keys.check()
-    model = model.to("cuda", torch.bfloat16 if precision == "bf16" else None).train()
-    optimizer = getattr(torch.optim, name)([one for one in model.parameters() if one.requires_grad], **options)
-    autocast = torch.bfloat16 if precision == "bf16_autocast" else None
     if keys.family == "unet":
         diffusion.train_unet(Parts(), model, batch, side, optimizer, autocast, steps)
     else:

@@ -13,8 +13,8 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import described_images
 import record_pytorch
-from described_models import Keys, is_narrow, make_model
-from described_training import train
+from described_models import Keys, dtype_of, make_model
+from described_training import make_optimizer, train
 
 
 def padded_mask(ids, is_left):
@@ -32,7 +32,7 @@ def padded_mask(ids, is_left):
 def generation(keys):
     """Answers one batch."""
     import torch
-    model = make_model(keys).to("cuda", torch.bfloat16 if is_narrow(keys) else None).eval()
+    model = make_model(keys).to("cuda", dtype_of(keys)).eval()
     answers, is_padded = keys.numbers("answers", "1"), keys.number("padding")
     options = {"do_sample": False, "num_beams": keys.number("beams", 1)}
     if keys.number("sample"):
@@ -59,7 +59,7 @@ def encoding(keys):
     if kind != "words":
         from transformers import BertModel
         model = BertModel(model.config, add_pooling_layer=True)
-    model = model.to("cuda", torch.bfloat16 if is_narrow(keys) else None).eval()
+    model = model.to("cuda", dtype_of(keys)).eval()
     is_padded, kept = keys.number("padding"), []
 
     def run(index, ids):
@@ -103,11 +103,11 @@ def main():
     if keys.generator not in ("train", "infer", "unet"):
         sys.exit(f"described_job.py: {keys.generator}: wanted train, infer or unet")
     if keys.family in ("dit", "unet"):
-        described_images.train_noise(keys)
+        described_images.train_noise(keys, dtype_of(keys), make_optimizer)
     elif keys.generator == "train":
         train(keys)
     elif keys.family == "vit":
-        described_images.classify(keys, torch.bfloat16 if is_narrow(keys) else None)
+        described_images.classify(keys, dtype_of(keys))
     else:
         infer(keys)
     record_pytorch.mark("end")

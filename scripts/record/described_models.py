@@ -41,10 +41,11 @@ class Keys:
             sys.exit(f"described_job.py: no program for these keys of {self.generator}: {', '.join(left)}")
 
 
-def is_narrow(keys):
-    """Whether weights have two bytes."""
+def dtype_of(keys):
+    """Of weights; None for four bytes."""
+    import torch
     preset = "bf16" if keys.generator == "infer" or "lora" in keys.values else "bf16_autocast"
-    return keys.word("precision", preset) in ("bf16", "bf16_weights_autocast")
+    return torch.bfloat16 if keys.word("precision", preset) in ("bf16", "bf16_weights_autocast") else None
 
 
 def llama_like(keys, common):

@@ -3,7 +3,7 @@
 import functools
 import os
 
-from described_models import is_narrow, make_model
+from described_models import dtype_of, make_model
 from references import lone_rank
 
 
@@ -68,7 +68,7 @@ def replicated(keys, model):
 def device_model(keys, prepare):
     """The rank's model. `prepare` gets the model before it is wrapped."""
     import torch
-    dtype = torch.bfloat16 if is_narrow(keys) else None
+    dtype = dtype_of(keys)
     fsdp, is_deferred = keys.number("fsdp"), keys.word("initialize", "deferred") == "deferred"
     if fsdp == 2 and is_deferred:
         with torch.device("meta"):

@@ -5,7 +5,7 @@ import io
 
 import described_images
 import record_pytorch
-from described_models import checkpoint, is_narrow, with_adapters
+from described_models import checkpoint, dtype_of, with_adapters
 from described_ranks import device_model, join
 
 
@@ -28,7 +28,7 @@ def batches(keys):
     """Makes the inputs of one pass, of the preset number of sequences or of another."""
     import torch
     if keys.family == "vit":
-        return described_images.classified_batches(keys, torch.bfloat16 if is_narrow(keys) else None)
+        return described_images.classified_batches(keys, dtype_of(keys))
     vocabulary, preset, lengths = keys.number("vocabulary"), keys.number("batch"), keys.numbers("seq", "64")
     mask, target, is_packed, made = keys.word("attention_mask", "none"), keys.number("target", 128), keys.number("packed"), 0
 
@@ -39,7 +39,7 @@ def batches(keys):
         ids = torch.randint(2, vocabulary, (count, length), device="cuda")
         inputs = {"input_ids": ids, "labels": ids}
         if keys.word("vision", "none") != "none":
-            return described_images.with_images(keys, inputs, torch.bfloat16 if is_narrow(keys) else None)
+            return described_images.with_images(keys, inputs, dtype_of(keys))
         if mask != "none":
             inputs["attention_mask"] = torch.ones_like(ids)
         if keys.family == "t5":

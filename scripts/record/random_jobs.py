@@ -41,6 +41,16 @@ def draw_shape(draw, model):
     return family, keys
 
 
+# What the training loop may do besides.
+LOOP = {"clip": [1], "accumulate": [2, 3], "zero_grad": ["before_backward", "zeros", "never"], "keep_batch": [0]}
+
+
+def draw_loop(draw, keys, share, names=tuple(LOOP), without=()):
+    for name in names:
+        if draw.random() < share and name not in without:
+            keys[name] = draw.choice(LOOP[name])
+
+
 def draw_checkpoint(draw, family, keys):
     if family in ("bert", "t5"):
         if family == "bert" and draw.random() < 0.3:
@@ -79,9 +89,7 @@ def draw_training(draw):
     keys.update(steps=3, precision=draw.choice(["bf16_autocast", "bf16_autocast", "bf16", "fp32", "fp16_autocast"]),
                 optimizer=draw.choice(["adamw", "adamw_fused", "adamw_loop", "sgd", "sgd_momentum"]),
                 attention=draw.choice(["fused", "fused", "eager"]))
-    for key, values in (("clip", [1]), ("accumulate", [2, 3]), ("zero_grad", ["before_backward", "zeros", "never"]), ("keep_batch", [0])):
-        if draw.random() < 0.3:
-            keys[key] = draw.choice(values)
+    draw_loop(draw, keys, 0.3)
     draw_checkpoint(draw, family, keys)
     if family != "t5" and draw.random() < 0.4:
         keys["attention_mask"] = draw.choice(["ones", "padding"])
@@ -145,9 +153,7 @@ def draw_ways(draw):
         keys["precision"] = "bf16_autocast"
     if way == "save" and keys["precision"] == "bf16":
         keys["precision"] = "fp32"
-    for key, values in (("clip", [1]), ("accumulate", [2, 3]), ("zero_grad", ["before_backward", "zeros", "never"]), ("keep_batch", [0])):
-        if draw.random() < 0.2 and not (keys.get("offload") == "gradients" and key in ("clip", "zero_grad")):
-            keys[key] = draw.choice(values)
+    draw_loop(draw, keys, 0.2, without=("clip", "zero_grad") if keys.get("offload") == "gradients" else ())
     if "checkpoint" not in keys and family not in ("bert", "t5") and way not in ("keep_outputs", "eval_grad") and draw.random() < 0.3:
         keys.update(checkpoint="full", kv_cache="none")
     return f"train:{model}", keys
@@ -180,9 +186,7 @@ def draw_ranks(draw):
             keys["reshard"] = 0
     if family not in ("bert", "t5") and draw.random() < 0.4:
         keys["checkpoint"] = "full"
-    for key, values in (("clip", [1]), ("accumulate", [2, 3]), ("keep_batch", [0])):
-        if draw.random() < 0.2:
-            keys[key] = draw.choice(values)
+    draw_loop(draw, keys, 0.2, ("clip", "accumulate", "keep_batch"))
     return f"train:{model}", keys
 
 
@@ -237,9 +241,7 @@ def draw_deepseek(draw):
                 attention=draw.choice(["fused", "fused", "eager"]), kv_cache="none")
     if draw.random() < 0.4:
         keys["checkpoint"] = "full"
-    for key, values in (("clip", [1]), ("accumulate", [2, 3]), ("zero_grad", ["before_backward", "zeros", "never"]), ("keep_batch", [0])):
-        if draw.random() < 0.2:
-            keys[key] = draw.choice(values)
+    draw_loop(draw, keys, 0.2)
     return "train:deepseek-v3", keys
 
 
@@ -250,9 +252,7 @@ def draw_llava(draw):
     keys.update(batch=draw.choice([1, 2, 4]), seq=draw.choice([210, 256, 300]), steps=3, precision=draw.choice(["bf16_autocast", "bf16", "fp32"]),
                 optimizer=draw.choice(["adamw", "adamw_fused", "sgd_momentum"]), attention=draw.choice(["fused", "fused", "eager"]),
                 kv_cache=draw.choice(["none", "default"]), vision="vit-base", vision_frozen=draw.choice([0, 1]))
-    for key, values in (("clip", [1]), ("accumulate", [2, 3]), ("zero_grad", ["before_backward", "zeros", "never"]), ("keep_batch", [0])):
-        if draw.random() < 0.2:
-            keys[key] = draw.choice(values)
+    draw_loop(draw, keys, 0.2)
     return f"train:{model}", keys
 
 
@@ -274,9 +274,7 @@ def draw_vit(draw):
         keys["attention"] = draw.choice(["fused", "fused", "eager"])
         if draw.random() < 0.25:
             keys["checkpoint"] = "full"
-    for key, values in (("clip", [1]), ("accumulate", [2, 3]), ("zero_grad", ["before_backward", "zeros", "never"]), ("keep_batch", [0])):
-        if draw.random() < 0.2:
-            keys[key] = draw.choice(values)
+    draw_loop(draw, keys, 0.2)
     return "train:vit-base", keys
 
 

@@ -59,10 +59,7 @@ void filled_backward(Tape& tape, Node& node, Backprop& b) {
   Tensor first = tape.gradient(node.sizes[0]);
   Tensor turned = tape.gradient(node.sizes[2]);
   { const Tensor again = tape.gradient(node.sizes[2]); }
-  if (node.sizes[4] != node.sizes[2]) {
-    Tensor own = tape.gradient(node.sizes[4]);
-    turned = std::move(own);
-  }
+  if (node.sizes[4] != node.sizes[2]) turned = tape.gradient(node.sizes[4]);
   b.gradient.tensor.reset();
   Tensor second = tape.gradient(node.sizes[0]);
   b.out[0] = {.tensor = tape.gradient(node.sizes[1]), .layout = GradLayout::Heads};

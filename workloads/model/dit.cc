@@ -17,26 +17,22 @@ constexpr std::uint64_t kChannels = 4;
 
 // What a row of each image was repeated for is summed up, in the gradient's type, then cast.
 // sizes: bytes of the result, of the rows in the result's type, in their own; their elements.
-void sum_to_rows(Tape& tape, const Node& node, Grad* out) {
-  const std::uint64_t token_count = node.sizes[0] / node.sizes[1];
-  Grad sum = {.tensor = tape.summed_rows(token_count, node.sizes[3], node.sizes[1])};
-  out->tensor.reset();
-  if (node.sizes[1] != node.sizes[2]) {
-    Tensor narrow = tape.gradient(node.sizes[2]);
-    sum.tensor = std::move(narrow);
-  }
-  *out = std::move(sum);
+void sum_to_rows(const Node& node, Backprop& b) {
+  b.reduced_bytes[1] = node.sizes[1];
+  b.reduced_rows[1] = node.sizes[0] / node.sizes[1];
+  b.reduced_columns[1] = node.sizes[3];
+  if (node.sizes[1] != node.sizes[2]) b.narrowed_bytes[1] = node.sizes[2];
 }
 
-void add_rows_backward(Tape& tape, Node& node, Backprop& b) {
+void add_rows_backward(Tape&, Node& node, Backprop& b) {
   b.out[0] = b.gradient;
-  sum_to_rows(tape, node, &b.out[1]);
+  sum_to_rows(node, b);
 }
 
 void scale_rows_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[1].tensor = tape.gradient(node.sizes[0]);
   if (node.edges[0] != kNoEdge) b.out[0].tensor = tape.gradient(node.sizes[0]);
-  sum_to_rows(tape, node, &b.out[1]);
+  sum_to_rows(node, b);
 }
 
 // Patches come as the convolution laid them out, channels first, and so do all sums with them: a
@@ -50,7 +46,7 @@ void plain_norm_backward(Tape& tape, Node& node, Backprop& b) {
 void gate_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = tape.gradient(node.sizes[0]);
   b.out[1].tensor = tape.gradient(node.sizes[0]);
-  sum_to_rows(tape, node, &b.out[1]);
+  sum_to_rows(node, b);
 }
 
 void set_sizes(Node* node, const Var& out, const Var& rows) {

@@ -31,10 +31,6 @@ Tensor summed_pixels(Tape& tape, std::uint64_t pixels, std::uint64_t channels,
   return sum;
 }
 
-void take(Tape& tape, std::uint64_t size_bytes) {
-  if (size_bytes > 0) static_cast<void>(tape.allocate(size_bytes, TensorKind::Workspace));
-}
-
 // sizes: bytes of the input, of the weight and of the result, those of both workspaces, pixels,
 // channels.
 void convolve_backward(Tape& tape, Node& node, Backprop& b) {
@@ -45,12 +41,12 @@ void convolve_backward(Tape& tape, Node& node, Backprop& b) {
   if (node.edges[0] != kNoEdge) {
     b.out[0].tensor = tape.gradient(node.sizes[0]);
     const Tensor gradient = contiguous();
-    take(tape, node.sizes[3]);
+    take_workspace(tape, node.sizes[3]);
   }
   {
     const Tensor gradient = contiguous();
     b.out[1].tensor = tape.gradient(node.sizes[1]);
-    take(tape, node.sizes[4]);
+    take_workspace(tape, node.sizes[4]);
   }
   b.out[2].tensor =
       summed_pixels(tape, node.sizes[5], node.sizes[6], node.sizes[2] / node.sizes[5]);
@@ -93,6 +89,10 @@ ConvolutionType convolution_type(const Tape& tape, std::uint64_t width) {
   return tape.is_half() ? ConvolutionType::Float16 : ConvolutionType::Bfloat16;
 }
 
+void take_workspace(Tape& tape, std::uint64_t size_bytes) {
+  if (size_bytes > 0) static_cast<void>(tape.allocate(size_bytes, TensorKind::Workspace));
+}
+
 Var convolve(Tape& tape, Var input, const ImageShape& shape, const Convolution& what) {
   const Var bias = tape.cast_parameter(what.weight + 1);
   const Var weight = tape.cast_parameter(what.weight);
@@ -111,7 +111,7 @@ Var convolve(Tape& tape, Var input, const ImageShape& shape, const Convolution& 
                                .side_out = shape.side / what.step,
                                .channels_in = shape.channels,
                                .channels_out = what.channels};
-  take(tape, workspace_bytes(sizes, ConvolutionDirection::Forward));
+  take_workspace(tape, workspace_bytes(sizes, ConvolutionDirection::Forward));
   if (node != nullptr) {
     node->sizes = {input.size_bytes(),
                    weight.size_bytes(),

@@ -34,11 +34,6 @@ void sum_backward(Tape&, Node&, Backprop& b) {
   b.out[0].is_view = true;
 }
 
-// Of a sum in four bytes. sizes: bytes of the values.
-void wide_sum_backward(Tape& tape, Node& node, Backprop& b) {
-  b.out[0].tensor = tape.gradient(node.sizes[0]);
-}
-
 // Rows were added where their tokens are: each takes its gradient back. sizes: bytes of the rows.
 void token_rows_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0] = b.gradient;
@@ -168,7 +163,7 @@ void Transformer::divide_by_sum(Var* shares, bool has_epsilon) {
   const std::uint64_t rows = setup_.token_count();
   const bool is_wide = tape_.autocast() && shares->width < 4;  // autocast sums in four bytes
   Node* summed =
-      tape_.record(is_wide ? wide_sum_backward : sum_backward, {shares}, {shares->size_bytes()});
+      tape_.record(is_wide ? new_gradient : sum_backward, {shares}, {shares->size_bytes()});
   Var sum = tape_.result(summed, rows, is_wide ? 4 : shares->width);
   if (has_epsilon) sum = add_scalar(tape_, std::move(sum));
   // Dividing in place keeps a copy of what was divided.

@@ -321,8 +321,7 @@ void Tape::reduce(Backprop* backprop, std::size_t index) {
                             : gradient(size_bytes);
   if (const std::uint64_t narrowed_bytes = backprop->narrowed_bytes[index]; narrowed_bytes > 0) {
     backprop->out[index].tensor.reset();
-    Tensor narrowed = gradient(narrowed_bytes);
-    reduced.tensor = std::move(narrowed);
+    reduced.tensor = gradient(narrowed_bytes);
   }
   backprop->out[index] = std::move(reduced);
 }

@@ -13,9 +13,7 @@ void patches_backward(Tape& tape, Node& node, Backprop& b) {
   // The gradient comes as rows of tokens; the convolution wants channels first. Images need none.
   Tensor channels_first = tape.gradient(node.sizes[2]);
   b.out[1].tensor = tape.gradient(node.sizes[0]);
-  if (node.sizes[5] > 0) {
-    const Tensor workspace = tape.allocate(node.sizes[5], TensorKind::Workspace);
-  }
+  take_workspace(tape, node.sizes[5]);
   channels_first.reset();
   b.out[2] = b.gradient;
   b.reduced_bytes[2] = node.sizes[1];
@@ -112,10 +110,7 @@ Var Transformer::vit_patches(const Tensor& pixels) {
   tape_.save(node, 0, images.tensor);
   tape_.save(node, 1, weight.tensor);
   Var out = tape_.result(node, rows * model.hidden, width);
-  const std::uint64_t forward_bytes = workspace_bytes(sizes, ConvolutionDirection::Forward);
-  if (forward_bytes > 0) {
-    const Tensor workspace = tape_.allocate(forward_bytes, TensorKind::Workspace);
-  }
+  take_workspace(tape_, workspace_bytes(sizes, ConvolutionDirection::Forward));
   return out;
 }
 
