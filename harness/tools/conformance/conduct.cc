@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <stop_token>
 #include <thread>
@@ -22,6 +23,7 @@
 #include "base/process_memory.h"
 #include "harness/job/children.h"
 #include "harness/job/job.h"
+#include "harness/tools/conformance/race_detector.h"
 #include "results/json.h"
 
 namespace allocmark::conformance {
@@ -96,7 +98,19 @@ class Watchdog {
             : fmt::format("it was not done within {:.0f} s, and no call hangs: {} returned",
                           (kRuleLimits - 0.5) * limit_s_, scene_.ended_count());
     tell_({.outcome = Outcome::Fail, .seen = seen});
+    tell_races(seen);
     _exit(0);
+  }
+  // A race may be why. The detector can hang as well, in the thread that hangs: then this is lost.
+  void tell_races(const std::string& seen) {
+    if (race_report_count() == 0) return;
+    std::promise<void> told;
+    std::thread([&] {
+      const std::string races = race_text();
+      if (!races.empty()) tell_({.outcome = Outcome::Fail, .seen = races + "; then " + seen});
+      told.set_value();
+    }).detach();
+    (void)told.get_future().wait_for(std::chrono::seconds(5));
   }
 
   const Scene& scene_;

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/personality.h>
 #include <unistd.h>
 
@@ -209,6 +210,16 @@ std::vector<std::string> race_reports() {
     if (is_new && !text.empty()) texts.push_back(std::move(text));
   }
   return texts;
+}
+
+std::string race_text() {
+  constexpr std::size_t kNamedCount = 3;
+  const std::vector<std::string> seen = race_reports();
+  const std::size_t named_count = std::min(seen.size(), kNamedCount);
+  std::string text = fmt::format(
+      "{}", fmt::join(seen.begin(), seen.begin() + static_cast<std::ptrdiff_t>(named_count), "; "));
+  if (seen.size() > named_count) text += fmt::format("; and {} more", seen.size() - named_count);
+  return text;
 }
 
 std::size_t race_report_count() { return reports().count; }

@@ -18,6 +18,8 @@ void ensure_race_detector(const std::string& library, std::vector<std::string> a
 // "my_free (plugin.c:12) writes 'count', my_malloc (plugin.c:9) reads it: nothing orders the two".
 // One text for each pair of places, in the order in which they were seen.
 [[nodiscard]] std::vector<std::string> race_reports();
+// The first of them in one line, and how many more there are; empty where there is none.
+[[nodiscard]] std::string race_text();
 // How often the detector reported something. Asking orders no threads.
 [[nodiscard]] std::size_t race_report_count();
 

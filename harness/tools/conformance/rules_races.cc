@@ -28,8 +28,6 @@ constexpr int kRacerStepCount = 4000;
 constexpr std::uint64_t kRareSteps = 512;
 // Then threads stop: what has raced may soon crash.
 constexpr std::size_t kReportCountMax = 8;
-// Of those that are named in full.
-constexpr std::size_t kRaceTextCount = 3;
 
 // A thread stands still where no lock of the plugin orders it, so that others come meanwhile: after
 // its calls, and within them at CUDA calls. Sleeping orders nothing.
@@ -185,19 +183,9 @@ std::string races(Scene& scene) {
         "between CUDA calls is left to luck (rule threads)"};
   }
   race_in_every_way(scene);
-  const std::vector<std::string> seen = race_reports();
-  if (seen.empty()) {
-    return fmt::format("{} threads, {} steps each, under ThreadSanitizer", kRacerCount,
-                       2 * kRacerStepCount);
-  }
-  std::string text;
-  for (std::size_t i = 0; i < std::min(seen.size(), kRaceTextCount); ++i) {
-    text += (i == 0 ? "" : "; ") + seen[i];
-  }
-  if (seen.size() > kRaceTextCount) {
-    text += fmt::format("; and {} more", seen.size() - kRaceTextCount);
-  }
-  throw Broken{text};
+  if (std::string seen = race_text(); !seen.empty()) throw Broken{std::move(seen)};
+  return fmt::format("{} threads, {} steps each, under ThreadSanitizer", kRacerCount,
+                     2 * kRacerStepCount);
 }
 
 }  // namespace allocmark::conformance::checks
