@@ -3,6 +3,8 @@ import record_pytorch
 from references import diffusion, vision
 
 IMAGE = 224
+# Words are drawn from 2 on.
+IMAGE_TOKEN = 1
 
 
 def with_loss(model):
@@ -39,9 +41,8 @@ def vit(keys):
 def llava(keys, words, attention):
     """A ViT-base whose patches are put into a text of `words`."""
     from transformers import LlavaConfig, LlavaForConditionalGeneration, ViTConfig
-    token = keys.number("vocabulary") - 1
     model = LlavaForConditionalGeneration(LlavaConfig(vision_config=ViTConfig(image_size=IMAGE, patch_size=16), text_config=words,
-                                                      image_token_index=token, image_token_id=token, attn_implementation=attention))
+                                                      image_token_index=IMAGE_TOKEN, image_token_id=IMAGE_TOKEN, attn_implementation=attention))
     model.model.vision_tower.requires_grad_(not keys.number("vision_frozen"))
     return model
 
@@ -49,7 +50,7 @@ def llava(keys, words, attention):
 def with_images(keys, inputs, dtype):
     """Patches stand behind each text's first token."""
     ids = inputs["input_ids"]
-    ids[:, 1:1 + (IMAGE // 16) ** 2].fill_(keys.number("vocabulary") - 1)
+    ids[:, 1:1 + (IMAGE // 16) ** 2].fill_(IMAGE_TOKEN)
     return {"input_ids": ids, "pixel_values": pixels(keys, len(ids), dtype), "labels": ids}
 
 
