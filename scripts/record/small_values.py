@@ -6,7 +6,8 @@ usage: simcuda-run --kernels nothing python small_values.py SCRIPT.py ARGS...
 Each operator runs on the device as it would, with its own requests for memory. Where its result is small, PyTorch computes it on the
 host, too, from small inputs. What a script then reads from the device is that value: a mask's count, whether positions are in a row,
 whether all texts have ended. A tensor is small up to 1 MiB. A larger one has no values, nor has what compiled code makes: a number
-made of it is 0, and what is asked of all of its elements is true. Random numbers are the host's. An operator takes about 50 us more.
+made of it is 0, and what is asked of all of its elements is true. So GradScaler finds no infinite gradient, and skips no step. Random
+numbers are the host's. An operator takes about 50 us more.
 """
 import contextlib
 import functools
@@ -31,6 +32,8 @@ READS = "aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::eq
 # How much they choose hangs on a mask alone, which they count by an operator of their own.
 CHOOSING = "aten::index.Tensor", "aten::masked_select"
 COUNTING = *CHOOSING, "aten::_index_put_impl_", "aten::index_put_", "aten::index_put"
+# Gradients come of larger tensors, whose values nobody knows.
+WITHOUT_KNOWN_INPUTS = ("aten::_amp_foreach_non_finite_check_and_unscale_",)
 # They write a tensor's description, not its values.
 WITHOUT_VALUES = "aten::detach", "aten::detach_", "aten::requires_grad_", "aten::retain_grad", "aten::set_data", "aten::record_stream"
 
@@ -178,6 +181,9 @@ class SmallValues:
         return None if twin is None or not on_device(repeats) else int(twin.sum())
 
     def on_host(self, operator, arguments, options):
+        if operator.name() in WITHOUT_KNOWN_INPUTS:
+            raise Unknown
+
         def host(value):
             if isinstance(value, torch.Tensor):
                 twin = self.values.twin(value)

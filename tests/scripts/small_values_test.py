@@ -75,6 +75,18 @@ LARGE = """
 large = torch.zeros(1 << 20, device="cuda")
 end(large.sum().item(), bool(torch.isfinite(large).all()))
 """
+# The large sum is 1 on a card.
+SCALED = """
+large = torch.zeros(1 << 20, device="cuda")
+large[0] = 1
+weight = torch.nn.Parameter(torch.ones(2, device="cuda"))
+scaler = torch.amp.GradScaler("cuda")
+optimizer = torch.optim.SGD([weight], lr=0.1)
+scaler.scale((weight / large.sum()).sum()).backward()
+scaler.step(optimizer)
+scaler.update()
+end(scaler.get_scale())
+"""
 
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "PyTorch is not installed for this Python")
@@ -112,6 +124,9 @@ class SmallValues(unittest.TestCase):
 
     def test_large_tensors_have_no_values(self):
         self.assertEqual(self.values(LARGE), [0.0, True])
+
+    def test_a_scaler_skips_no_step_for_what_nobody_knows(self):
+        self.assertEqual(self.values(SCALED), [65536])
 
     def test_training_asks_for_the_same_memory(self):
         self.assertEqual(self.ran(TRAINING, SCRIPT), self.ran(TRAINING))
