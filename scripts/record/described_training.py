@@ -164,10 +164,11 @@ class Training:
     def backward(self, is_first):
         if self.zero_grad == "before_backward" and is_first:
             self.zero_gradients()
-        loss = self.loss / self.accumulate if self.accumulate > 1 else self.loss
-        (self.scaler.scale(loss) if self.scaler else loss).backward()
+        if self.accumulate > 1:
+            self.loss = self.loss / self.accumulate
+        (self.scaler.scale(self.loss) if self.scaler else self.loss).backward()
         if self.kept_losses is not None:
-            self.kept_losses.append(loss)
+            self.kept_losses.append(self.loss)
 
     def zero_gradients(self, to_none=True):
         (self.host.model if self.host else self.optimizer).zero_grad(set_to_none=to_none)

@@ -240,7 +240,10 @@ void Transformer::make_causal_masks() {
     window_mask_ = make_causal_mask(detects_packing);
     return;
   }
-  if (given_mask_) check_given_mask();
+  if (given_mask_) {
+    window_mask_ = make_given_mask(KeysSeen::Near);
+    return;
+  }
   if (detects_packing) static_cast<void>(detect_packing());
   window_mask_ = make_window_mask();
 }

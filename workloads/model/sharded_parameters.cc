@@ -112,6 +112,7 @@ void ShardedParameters::set_own_parts(Unit* unit) const {
 }
 
 void ShardedParameters::wrap(const std::vector<std::vector<std::size_t>>& layers) {
+  tape_->set_keeps_casts(settings_.kind != DataParallelKind::Fsdp1);
   units_.resize(layers.size() + 1);
   std::vector<bool> is_inside(tape_->parameters().size(), false);
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -234,7 +235,9 @@ Var ShardedParameters::end_layer(std::size_t layer, Var output) {
 
 void ShardedParameters::end_forward() { last_gathered_.reset(); }
 
-void ShardedParameters::begin_backward() { pre_backward(0); }
+Var ShardedParameters::end_model(Var output) {
+  return tape_->hooked(std::move(output), hook_code(0, false));
+}
 
 void ShardedParameters::on_hook(std::uint64_t code) {
   if (code % 2 == 0) {

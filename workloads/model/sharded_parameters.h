@@ -26,10 +26,10 @@ class ShardedParameters {
   void begin_forward();
   [[nodiscard]] Var begin_layer(std::size_t layer, Var input);
   [[nodiscard]] Var end_layer(std::size_t layer, Var output);
+  [[nodiscard]] Var end_model(Var output);  // the backward gathers where this one's comes
   void end_forward();
 
   // Backward.
-  void begin_backward();
   void on_hook(std::uint64_t code);
   void end_backward();
 

@@ -134,7 +134,7 @@ Var Tape::cast_parameter(std::size_t index) {
   Var out = result(node, wide.count, narrow_bytes_);
   if (was_found) out.edge = wide.edge;
   // Autocast keeps copies of leaves that need a gradient only.
-  if (own.trainable && !stopped_) {
+  if (keeps_casts_ && own.trainable && !stopped_) {
     own.narrow = out;
     cast_order_.push_back(index);
   }

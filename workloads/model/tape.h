@@ -182,8 +182,11 @@ class Tape {
   [[nodiscard]] std::uint64_t narrow_bytes() const { return narrow_bytes_; }
   // Under autocast the parameter's narrow copy, from the cache if it is there.
   [[nodiscard]] Var cast_parameter(std::size_t index);
+  // Parameters are views of something else: autocast keeps copies of leaves only.
+  void set_keeps_casts(bool keeps_casts) { keeps_casts_ = keeps_casts; }
   void end_autocast();
   void set_grad_enabled(bool enabled) { grad_enabled_ = enabled; }
+  [[nodiscard]] bool grad_enabled() const { return grad_enabled_; }
   // Operators between these two are recomputed in the backward instead of saving.
   void begin_segment(SegmentInput input);
   void end_segment() { segment_open_ = -1; }
@@ -296,6 +299,7 @@ class Tape {
   std::size_t position_ = 0;    // backward: nodes below are still to be done
   std::vector<Segment> segments_;
   std::vector<Parameter> parameters_;
+  bool keeps_casts_ = true;
   std::vector<std::size_t> cast_order_;  // parameters with a narrow copy, oldest first
   std::vector<Tensor> workspaces_;
   std::uint64_t cublas_workspace_bytes_ = kCublasWorkspaceBytes;

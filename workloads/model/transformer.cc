@@ -69,7 +69,7 @@ void Transformer::make_rotaries() {
 
 // Checkpoints of a model with adapters need a gradient to pass on.
 void Transformer::let_checkpoints_begin(Var* words) {
-  if (lora_.rank == 0 || !lora_.input_gradient || lora_.trains_tables) return;
+  if (!tape_.grad_enabled() || !lora_.input_gradient || lora_.trains_tables) return;
   words->edge = tape_.parameter(input_leaf_).edge;
   graph_inputs_.push_back(words->tensor);
 }

@@ -285,6 +285,7 @@ void Training::end_forward() {
     Var loss = model_->loss(std::move(hidden), labels_of(own));
     if (!evaluating_ || !config_.eval_casts_once) tape().end_autocast();
     cache_.end_batch();
+    if (sharded_) loss = sharded_->end_model(std::move(loss));
     if (config_.accumulate > 1 && !evaluating_) loss = divide_scalar(tape(), std::move(loss));
     model_->end_graph();
     own.arguments = std::exchange(own.new_arguments, {});
@@ -299,9 +300,7 @@ void Training::end_forward() {
     own.output = loss;
     own.output.tensor.reset();
     model_->forget_conditions();
-    if (!config_.keeps_batch) {
-      release_batch(&own);
-    }
+    if (!config_.keeps_batch) release_batch(&own);
   } else {
     send();
   }
@@ -342,7 +341,6 @@ void Training::begin_backward() {
     tape().communicate(hidden_bytes(), kGatherStream, {.sends = false, .is_gradient = true});
   }
   tape().begin_backward(own.output, std::move(gradient));
-  if (sharded_) sharded_->begin_backward();
 }
 
 // Some nodes; false once all are done.

@@ -106,12 +106,12 @@ void Training::begin_evaluation() {
 
 // One batch; its forward runs layer by layer as in training.
 void Training::begin_evaluation_batch() {
-  // The training's own pass is the first; a graph that is kept needs one of its own.
-  if (config_.eval_grad) {
+  // The training's own pass is the first, and keeps its batch; a graph that is kept needs another.
+  if (!pipelined()) {
     std::size_t next = 1;
     if (config_.keeps_eval_losses) {
       next = 1 + eval_index_;
-    } else if (last_eval_pass_ == 1) {
+    } else if (config_.eval_grad && last_eval_pass_ == 1) {
       next = 2;
     }
     if (passes_.size() <= next) passes_.resize(next + 1);
@@ -122,6 +122,8 @@ void Training::begin_evaluation_batch() {
 }
 
 void Training::end_evaluation_batch() {
+  release_batch(&pass());
+  if (!config_.eval_grad && !pipelined()) pass().loss.reset();
   // `loss` is bound to the new one, and with it goes the last graph.
   if (config_.eval_grad && !config_.keeps_eval_losses && last_eval_pass_ != 0) {
     const std::size_t newest = active_;
@@ -139,9 +141,6 @@ void Training::end_evaluation() {
     activate(i);
     pass().loss.reset();
     tape().drop_graph();
-    pass().tokens.reset();
-    pass().labels.reset();
-    release_batch(&pass());
   }
   tape().end_autocast();
   activate(0);

@@ -156,7 +156,7 @@ TEST_CASE("set-ups give the same bytes on every machine") {
        0x5e2ac308574ad55fu, 4543, 137380936},
       {"train:gpt2-124m,layers=4,batch=2,seq=64,steps=2,dp=3,rank=2,fsdp=1,checkpoint=full,"
        "attention=eager",
-       0x33f7cdcb0584a34au, 3054, 850580488},
+       0x13ad16c9496cc404u, 3054, 850580488},
       {"train:llama-3-8b,layers=4,hidden=512,ffn=1024,vocabulary=1000,batch=2,seq=64,steps=2,tp=4,"
        "sp=1,kernels=1,attention=eager",
        0x595a9124bc108625u, 5121, 116886596},
@@ -172,7 +172,7 @@ TEST_CASE("set-ups give the same bytes on every machine") {
        0xcea56cc33f3b3a0eu, 3635, 77842464},
       {"train:gpt2-124m,layers=2,batch=2,seq=64,steps=4,optimizer=adamw_8bit,clip=1,eval_every=2,"
        "eval_grad=1,save_every=2,save=cast,resume=device,keep_outputs=1,attention=eager",
-       0x4a858157a24d484au, 4544, 811819424},
+       0x5cdc7df3d55baa94u, 4544, 811819424},
   };
   for (const Golden& golden : goldens) {
     INFO(golden.workload);
