@@ -53,12 +53,6 @@ cudaError_t append(CapturedStream& stream, SimGraphNode* node) {
   return cudaSuccess;
 }
 
-void add_once(std::vector<SimGraphNode*>& to, const std::vector<SimGraphNode*>& nodes) {
-  for (SimGraphNode* const node : nodes) {
-    if (std::ranges::find(to, node) == to.end()) to.push_back(node);
-  }
-}
-
 Captured join_by_wait(const StreamRef& ref, SimEvent& event, bool is_external) {
   Capture* const capture = capture_with_id(event.capture_id);
   if (capture == nullptr || capture->invalidated) return cudaErrorInvalidValue;

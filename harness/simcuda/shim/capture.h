@@ -42,29 +42,4 @@ using Captured = std::optional<cudaError_t>;
 // The stream is about to be destroyed: a capture that began in it is gone with its graph.
 void leave_capture(const SimStream& stream);
 
-struct CaptureInfo {
-  cudaError_t error = cudaSuccess;
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  std::uint64_t id = 0;
-  SimGraph* graph = nullptr;
-  const cudaGraphNode_t* dependencies = nullptr;  // valid until the stream's next call
-  std::size_t dependency_count = 0;
-};
-[[nodiscard]] CaptureInfo capture_info(const StreamRef& ref);
-
-// What cudaStreamBeginCapture and its relatives do. `graph` null: a new one.
-struct CaptureBegin {
-  SimGraph* graph = nullptr;
-  std::vector<SimGraphNode*> dependencies;
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
-};
-// With graph_mutex() held.
-[[nodiscard]] cudaError_t begin_capture(const ThreadState& thread, const StreamRef& ref,
-                                        CaptureBegin begin);
-[[nodiscard]] cudaError_t end_capture(const ThreadState& thread, const StreamRef& ref,
-                                      cudaGraph_t* graph);
-[[nodiscard]] cudaError_t update_dependencies(const StreamRef& ref,
-                                              const cudaGraphNode_t* dependencies,
-                                              std::size_t count, unsigned flags);
-
 }  // namespace simcuda

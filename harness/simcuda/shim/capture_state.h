@@ -2,6 +2,7 @@
 // by graph_mutex().
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -41,6 +42,11 @@ struct Captures {
 [[nodiscard]] Capture* capture_of(const SimStream* stream);
 [[nodiscard]] inline bool is_blocking(const SimStream& stream) {
   return (stream.flags & cudaStreamNonBlocking) == 0;
+}
+inline void add_once(std::vector<SimGraphNode*>& to, const std::vector<SimGraphNode*>& nodes) {
+  for (SimGraphNode* const node : nodes) {
+    if (std::ranges::find(to, node) == to.end()) to.push_back(node);
+  }
 }
 void join_capture(Capture& capture, const SimStream& stream,
                   std::vector<SimGraphNode*> dependencies);

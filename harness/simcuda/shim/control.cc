@@ -133,9 +133,7 @@ SIMCU_API void simcu_pass_time(uint64_t duration_ns) {
 SIMCU_API int simcu_stream_end(void* stream, uint64_t* end_ns) {
   see_devices();
   ThreadState& thread = this_thread();
-  const StreamRef ref = current_device(thread) == nullptr
-                            ? StreamRef{}
-                            : resolve_stream(thread, static_cast<cudaStream_t>(stream));
+  const StreamRef ref = resolve_stream(thread, static_cast<cudaStream_t>(stream));
   return ask_end(ref.device, end_ns,
                  [&](StreamOrder& order) { return order.stream_finish(ref.id, thread.now_ns()); });
 }

@@ -63,6 +63,19 @@ SimGraph* resolve_graph(cudaGraph_t graph) { return graphs().find(graph); }
 SimGraphNode* resolve_node(cudaGraphNode_t node) { return nodes().find(node); }
 SimGraphExec* resolve_exec(cudaGraphExec_t exec) { return execs().find(exec); }
 
+std::optional<std::vector<SimGraphNode*>> nodes_in(const SimGraph& graph,
+                                                   const cudaGraphNode_t* handles,
+                                                   std::size_t count) {
+  if ((handles == nullptr && count != 0) || count > graph.nodes.size()) return std::nullopt;
+  std::vector<SimGraphNode*> found;
+  for (std::size_t i = 0; i < count; ++i) {
+    SimGraphNode* const node = resolve_node(handles[i]);
+    if (node == nullptr || node->graph != &graph) return std::nullopt;
+    found.push_back(node);
+  }
+  return found;
+}
+
 SimGraph* new_graph() {
   SimGraph* const graph = graphs().add();
   if (graph != nullptr) graph->instances = std::make_shared<Instances>();

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_set>
 #include <variant>
 #include <vector>
@@ -41,7 +42,7 @@ struct NodeRun {
 };
 
 // What a program asks back of a copy or a fill.
-using NodeParameters = std::variant<std::monostate, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS>;
+using NodeParameters = std::variant<std::monostate, CUDA_MEMCPY3D, cudaMemsetParams>;
 
 // What a node does at each launch.
 struct NodeWork {
@@ -133,6 +134,10 @@ struct SimGraphExec {
 [[nodiscard]] SimGraph* resolve_graph(cudaGraph_t graph);
 [[nodiscard]] SimGraphNode* resolve_node(cudaGraphNode_t node);
 [[nodiscard]] SimGraphExec* resolve_exec(cudaGraphExec_t exec);
+// Nothing where a handle names no node of the graph.
+[[nodiscard]] std::optional<std::vector<SimGraphNode*>> nodes_in(const SimGraph& graph,
+                                                                 const cudaGraphNode_t* handles,
+                                                                 std::size_t count);
 template <class Handle, class Object>
 [[nodiscard]] Handle handle_of(Object* object) {
   return reinterpret_cast<Handle>(object);
@@ -167,7 +172,14 @@ struct GraphAllocationResult {
 // Null where the dependencies go round in a circle.
 [[nodiscard]] std::shared_ptr<GraphPlan> make_plan(const SimGraph& graph);
 
-// Carries the executable graph out on a stream, which is not captured. Without graph_mutex().
-[[nodiscard]] cudaError_t launch_graph(ThreadState& thread, cudaGraphExec_t exec, StreamRef ref);
+// A child has no memory nodes, is of the parent's device, and has at most 10000 nodes.
+[[nodiscard]] cudaError_t check_child(ThreadState& thread, const GraphPlan& plan,
+                                      const SimulatedDevice* device);
+// Other work of the node in what was instantiated from its graph, which stays as it is.
+// InvalidValue where CUDA's manual does not let the new work follow the old.
+[[nodiscard]] cudaError_t set_exec_work(ThreadState& thread, cudaGraphExec_t exec,
+                                        cudaGraphNode_t node, MadeWork made);
+[[nodiscard]] cudaError_t upload_graph(ThreadState& thread, cudaGraphExec_t exec,
+                                       cudaStream_t stream);
 
 }  // namespace simcuda

@@ -1,11 +1,12 @@
-// Executable graphs, and the device's memory of graphs, as both APIs ask for them (graph_api.h).
+// Executable graphs, and the device's memory of graphs.
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "harness/simcuda/shim/graph_api.h"
+#include "harness/simcuda/shim/graph.h"
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/memory_copy.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -48,12 +49,12 @@ cudaError_t instantiate(ThreadState& thread, cudaGraphExec_t* exec, cudaGraph_t 
 
 // Fills go on with another value, elsewhere, and rows with another length. On another device they
 // do not, by CUDA's manual.
-bool fill_may_follow(const CUDA_MEMSET_NODE_PARAMS& before, const CUDA_MEMSET_NODE_PARAMS& after) {
-  const auto rows = [](const CUDA_MEMSET_NODE_PARAMS& fill) {
+bool fill_may_follow(const cudaMemsetParams& before, const cudaMemsetParams& after) {
+  const auto rows = [](const cudaMemsetParams& fill) {
     return std::max<std::size_t>(fill.height, 1);
   };
-  const SimulatedDevice* const old_device = device_of_address(before.dst);
-  const SimulatedDevice* const device = device_of_address(after.dst);
+  const SimulatedDevice* const old_device = device_of_address(number(before.dst));
+  const SimulatedDevice* const device = device_of_address(number(after.dst));
   return rows(before) == rows(after) &&
          (rows(after) == 1 || (before.width == after.width && before.pitch == after.pitch &&
                                before.elementSize == after.elementSize)) &&
@@ -69,8 +70,8 @@ cudaGraphExecUpdateResult compare(const NodeWork& before, const NodeWork& after)
   bool is_alike = true;
   if (const auto* const copy = std::get_if<CUDA_MEMCPY3D>(&after.parameters)) {
     is_alike = copy_may_follow(std::get<CUDA_MEMCPY3D>(before.parameters), *copy);
-  } else if (const auto* const fill = std::get_if<CUDA_MEMSET_NODE_PARAMS>(&after.parameters)) {
-    is_alike = fill_may_follow(std::get<CUDA_MEMSET_NODE_PARAMS>(before.parameters), *fill);
+  } else if (const auto* const fill = std::get_if<cudaMemsetParams>(&after.parameters)) {
+    is_alike = fill_may_follow(std::get<cudaMemsetParams>(before.parameters), *fill);
   }
   return is_alike ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorParametersChanged;
 }
@@ -132,38 +133,6 @@ std::uint64_t attribute_of(const GraphUsage& usage, int attribute) {
   }
 }
 
-}  // namespace
-
-cudaError_t api_instantiate(ThreadState& thread, cudaGraphExec_t* exec, cudaGraph_t graph,
-                            unsigned long long flags) {
-  const std::lock_guard lock(graph_mutex());
-  bool is_circle = false;
-  return instantiate(thread, exec, graph, flags, &is_circle);
-}
-
-cudaError_t api_instantiate_with(ThreadState& thread, cudaGraphExec_t* exec, cudaGraph_t graph,
-                                 cudaGraphInstantiateParams* parameters) {
-  if (parameters == nullptr) return cudaErrorInvalidValue;
-  bool is_circle = false;
-  const std::uint64_t flags = parameters->flags & ~std::uint64_t{cudaGraphInstantiateFlagUpload};
-  cudaError_t error = cudaSuccess;
-  {
-    const std::lock_guard lock(graph_mutex());
-    error = instantiate(thread, exec, graph, flags, &is_circle);
-  }
-  if (error == cudaSuccess && flags != parameters->flags) {
-    error = api_upload(thread, *exec, parameters->uploadStream);
-    if (error != cudaSuccess) static_cast<void>(api_exec_destroy(*exec));
-  }
-  parameters->errNode_out = nullptr;
-  parameters->result_out = error == cudaSuccess ? cudaGraphInstantiateSuccess
-                           : is_circle          ? cudaGraphInstantiateInvalidStructure
-                                                : cudaGraphInstantiateError;
-  return error;
-}
-
-namespace {
-
 // With graph_mutex().
 cudaError_t destroy_exec(cudaGraphExec_t exec) {
   SimGraphExec* const found = resolve_exec(exec);
@@ -182,9 +151,7 @@ cudaError_t destroy_exec(cudaGraphExec_t exec) {
   return cudaSuccess;
 }
 
-}  // namespace
-
-cudaError_t api_exec_destroy(cudaGraphExec_t exec) {
+cudaError_t end_exec(cudaGraphExec_t exec) {
   cudaError_t error = cudaSuccess;
   {
     const std::lock_guard lock(graph_mutex());
@@ -194,7 +161,35 @@ cudaError_t api_exec_destroy(cudaGraphExec_t exec) {
   return error;
 }
 
-cudaError_t api_exec_flags(cudaGraphExec_t exec, unsigned long long* flags) {
+cudaError_t instantiate_plain(ThreadState& thread, cudaGraphExec_t* exec, cudaGraph_t graph,
+                              unsigned long long flags) {
+  const std::lock_guard lock(graph_mutex());
+  bool is_circle = false;
+  return instantiate(thread, exec, graph, flags, &is_circle);
+}
+
+cudaError_t instantiate_with(ThreadState& thread, cudaGraphExec_t* exec, cudaGraph_t graph,
+                             cudaGraphInstantiateParams* parameters) {
+  if (parameters == nullptr) return cudaErrorInvalidValue;
+  bool is_circle = false;
+  const std::uint64_t flags = parameters->flags & ~std::uint64_t{cudaGraphInstantiateFlagUpload};
+  cudaError_t error = cudaSuccess;
+  {
+    const std::lock_guard lock(graph_mutex());
+    error = instantiate(thread, exec, graph, flags, &is_circle);
+  }
+  if (error == cudaSuccess && flags != parameters->flags) {
+    error = upload_graph(thread, *exec, parameters->uploadStream);
+    if (error != cudaSuccess) static_cast<void>(end_exec(*exec));
+  }
+  parameters->errNode_out = nullptr;
+  parameters->result_out = error == cudaSuccess ? cudaGraphInstantiateSuccess
+                           : is_circle          ? cudaGraphInstantiateInvalidStructure
+                                                : cudaGraphInstantiateError;
+  return error;
+}
+
+cudaError_t give_exec_flags(cudaGraphExec_t exec, unsigned long long* flags) {
   const std::lock_guard lock(graph_mutex());
   const SimGraphExec* const found = resolve_exec(exec);
   if (found == nullptr || flags == nullptr) return cudaErrorInvalidValue;
@@ -202,8 +197,8 @@ cudaError_t api_exec_flags(cudaGraphExec_t exec, unsigned long long* flags) {
   return cudaSuccess;
 }
 
-cudaError_t api_exec_update(cudaGraphExec_t exec, cudaGraph_t graph,
-                            cudaGraphExecUpdateResultInfo* result) {
+cudaError_t update_exec(cudaGraphExec_t exec, cudaGraph_t graph,
+                        cudaGraphExecUpdateResultInfo* result) {
   const std::lock_guard lock(graph_mutex());
   SimGraphExec* const found = resolve_exec(exec);
   const SimGraph* const source = resolve_graph(graph);
@@ -220,8 +215,51 @@ cudaError_t api_exec_update(cudaGraphExec_t exec, cudaGraph_t graph,
   return cudaSuccess;
 }
 
-cudaError_t api_exec_set_work(ThreadState& thread, cudaGraphExec_t exec, cudaGraphNode_t node,
-                              MadeWork made) {
+cudaError_t get_graph_memory(ThreadState& thread, int index, int attribute, void* value) {
+  SimulatedDevice* const device = device_at(index);
+  if (device == nullptr) return cudaErrorInvalidDevice;
+  if (value == nullptr || attribute < 0 || attribute > cudaGraphMemAttrReservedMemHigh) {
+    return cudaErrorInvalidValue;
+  }
+  thread.charge(CostId::PoolGetAttribute);
+  const std::lock_guard lock(device->mutex);
+  const std::uint64_t bytes = attribute_of(device->core.graph_memory().usage(), attribute);
+  std::memcpy(value, &bytes, sizeof bytes);
+  return cudaSuccess;
+}
+
+cudaError_t set_graph_memory(ThreadState& thread, int index, int attribute, const void* value) {
+  SimulatedDevice* const device = device_at(index);
+  if (device == nullptr) return cudaErrorInvalidDevice;
+  const bool is_used_high = attribute == cudaGraphMemAttrUsedMemHigh;
+  if (value == nullptr || (!is_used_high && attribute != cudaGraphMemAttrReservedMemHigh)) {
+    return cudaErrorInvalidValue;
+  }
+  std::uint64_t bytes = 0;
+  std::memcpy(&bytes, value, sizeof bytes);
+  if (bytes != 0) return cudaErrorInvalidValue;  // the high marks can only be set back
+  thread.charge(CostId::PoolSetAttribute);
+  const std::lock_guard lock(device->mutex);
+  GraphMemory& memory = device->core.graph_memory();
+  is_used_high ? memory.reset_used_high() : memory.reset_reserved_high();
+  return cudaSuccess;
+}
+
+cudaError_t trim_graph_memory(ThreadState& thread, int index) {
+  SimulatedDevice* const device = device_at(index);
+  if (device == nullptr) return cudaErrorInvalidDevice;
+  const TickScope ticks(thread);
+  thread.charge(CostId::PoolTrim);
+  const std::lock_guard lock(device->mutex);
+  const Outcome outcome = device->core.graph_memory().trim(thread.now_ns());
+  charge_work(thread, *device, outcome.work);
+  return to_error(outcome.status);
+}
+
+}  // namespace
+
+cudaError_t set_exec_work(ThreadState& thread, cudaGraphExec_t exec, cudaGraphNode_t node,
+                          MadeWork made) {
   const std::lock_guard lock(graph_mutex());
   SimGraphExec* const found = resolve_exec(exec);
   const SimGraphNode* const named = resolve_node(node);
@@ -241,45 +279,48 @@ cudaError_t api_exec_set_work(ThreadState& thread, cudaGraphExec_t exec, cudaGra
   return cudaSuccess;
 }
 
-cudaError_t api_get_graph_memory(ThreadState& thread, int index, int attribute, void* value) {
-  SimulatedDevice* const device = device_at(index);
-  if (device == nullptr) return cudaErrorInvalidDevice;
-  if (value == nullptr || attribute < 0 || attribute > cudaGraphMemAttrReservedMemHigh) {
-    return cudaErrorInvalidValue;
-  }
-  thread.charge(CostId::PoolGetAttribute);
-  const std::lock_guard lock(device->mutex);
-  const std::uint64_t bytes = attribute_of(device->core.graph_memory().usage(), attribute);
-  std::memcpy(value, &bytes, sizeof bytes);
-  return cudaSuccess;
-}
+SIMCUDA_RUNTIME(cudaGraphInstantiate,
+                (cudaGraphExec_t * exec, cudaGraph_t graph, unsigned long long flags),
+                (number(graph), flags), instantiate_plain(thread, exec, graph, flags))
+SIMCUDA_TWINS(cudaGraphInstantiateWithFlags, cuGraphInstantiateWithFlags,
+              (cudaGraphExec_t * exec, cudaGraph_t graph, unsigned long long flags),
+              (number(graph), flags), instantiate_plain(thread, exec, graph, flags))
+SIMCUDA_PAIR(cudaGraphInstantiateWithParams,
+             (cudaGraphExec_t * exec, cudaGraph_t graph, cudaGraphInstantiateParams* parameters),
+             cuGraphInstantiateWithParams,
+             (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters),
+             (number(graph)),
+             instantiate_with(thread, exec, graph,
+                              as_runtime<cudaGraphInstantiateParams*>(parameters)))
+SIMCUDA_PAIR(cudaGraphExecGetFlags, (cudaGraphExec_t exec, unsigned long long* flags),
+             cuGraphExecGetFlags, (CUgraphExec exec, cuuint64_t* flags), (number(exec)),
+             give_exec_flags(exec, as_runtime<unsigned long long*>(flags)))
 
-cudaError_t api_set_graph_memory(ThreadState& thread, int index, int attribute, const void* value) {
-  SimulatedDevice* const device = device_at(index);
-  if (device == nullptr) return cudaErrorInvalidDevice;
-  const bool is_used_high = attribute == cudaGraphMemAttrUsedMemHigh;
-  if (value == nullptr || (!is_used_high && attribute != cudaGraphMemAttrReservedMemHigh)) {
-    return cudaErrorInvalidValue;
-  }
-  std::uint64_t bytes = 0;
-  std::memcpy(&bytes, value, sizeof bytes);
-  if (bytes != 0) return cudaErrorInvalidValue;  // the high marks can only be set back
-  thread.charge(CostId::PoolSetAttribute);
-  const std::lock_guard lock(device->mutex);
-  GraphMemory& memory = device->core.graph_memory();
-  is_used_high ? memory.reset_used_high() : memory.reset_reserved_high();
-  return cudaSuccess;
-}
+// The driver's is defined under the name that the header gives it (cuGraphExecUpdate_v2).
+SIMCUDA_PAIR(cudaGraphExecUpdate,
+             (cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphExecUpdateResultInfo* result),
+             cuGraphExecUpdate,
+             (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* result),
+             (number(exec), number(graph)),
+             update_exec(exec, graph, as_runtime<cudaGraphExecUpdateResultInfo*>(result)))
+SIMCUDA_TWINS(cudaGraphExecDestroy, cuGraphExecDestroy, (cudaGraphExec_t exec), (number(exec)),
+              end_exec(exec))
 
-cudaError_t api_trim_graph_memory(ThreadState& thread, int index) {
-  SimulatedDevice* const device = device_at(index);
-  if (device == nullptr) return cudaErrorInvalidDevice;
-  const TickScope ticks(thread);
-  thread.charge(CostId::PoolTrim);
-  const std::lock_guard lock(device->mutex);
-  const Outcome outcome = device->core.graph_memory().trim(thread.now_ns());
-  charge_work(thread, *device, outcome.work);
-  return to_error(outcome.status);
-}
+// ---- the device's memory of graphs
+
+SIMCUDA_PAIR(cudaDeviceGetGraphMemAttribute,
+             (int device, cudaGraphMemAttributeType attribute, void* value),
+             cuDeviceGetGraphMemAttribute,
+             (CUdevice device, CUgraphMem_attribute attribute, void* value),
+             (as_number(device), as_number(attribute)),
+             get_graph_memory(thread, device, attribute, value))
+SIMCUDA_PAIR(cudaDeviceSetGraphMemAttribute,
+             (int device, cudaGraphMemAttributeType attribute, void* value),
+             cuDeviceSetGraphMemAttribute,
+             (CUdevice device, CUgraphMem_attribute attribute, void* value),
+             (as_number(device), as_number(attribute)),
+             set_graph_memory(thread, device, attribute, value))
+SIMCUDA_TWINS(cudaDeviceGraphMemTrim, cuDeviceGraphMemTrim, (int device), (as_number(device)),
+              trim_graph_memory(thread, device))
 
 }  // namespace simcuda

@@ -8,8 +8,9 @@
 #include <mutex>
 
 #include "harness/simcuda/shim/capture.h"
-#include "harness/simcuda/shim/graph_api.h"
+#include "harness/simcuda/shim/graph.h"
 #include "harness/simcuda/shim/host_functions.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -223,6 +224,8 @@ cudaError_t check_child(ThreadState& thread, const GraphPlan& plan, const Simula
   return cudaSuccess;
 }
 
+namespace {
+
 cudaError_t launch_graph(ThreadState& thread, cudaGraphExec_t exec, StreamRef ref) {
   SimulatedDevice& device = *ref.device;
   const Launchable what = find_launchable(exec, device);
@@ -244,9 +247,8 @@ cudaError_t launch_graph(ThreadState& thread, cudaGraphExec_t exec, StreamRef re
   return error;
 }
 
-cudaError_t api_launch(ThreadState& thread, cudaGraphExec_t exec, cudaStream_t stream) {
-  const StreamRef ref =
-      current_device(thread) == nullptr ? StreamRef{} : resolve_stream(thread, stream);
+cudaError_t launch_in_stream(ThreadState& thread, cudaGraphExec_t exec, cudaStream_t stream) {
+  const StreamRef ref = resolve_stream(thread, stream);
   if (ref.device == nullptr) return cudaErrorInvalidResourceHandle;
   if (ref.captured) [[unlikely]] {
     const Launchable what = find_launchable(exec, *ref.device);
@@ -263,9 +265,10 @@ cudaError_t api_launch(ThreadState& thread, cudaGraphExec_t exec, cudaStream_t s
   return launch_graph(thread, exec, ref);
 }
 
-cudaError_t api_upload(ThreadState& thread, cudaGraphExec_t exec, cudaStream_t stream) {
-  const StreamRef ref =
-      current_device(thread) == nullptr ? StreamRef{} : resolve_stream(thread, stream);
+}  // namespace
+
+cudaError_t upload_graph(ThreadState& thread, cudaGraphExec_t exec, cudaStream_t stream) {
+  const StreamRef ref = resolve_stream(thread, stream);
   if (ref.device == nullptr) return cudaErrorInvalidResourceHandle;
   const Launchable what = find_launchable(exec, *ref.device);
   if (what.plan == nullptr) return cudaErrorInvalidValue;
@@ -283,5 +286,10 @@ cudaError_t api_upload(ThreadState& thread, cudaGraphExec_t exec, cudaStream_t s
   thread.charge(CostId::Launch);
   return prepare(thread, *ref.device, ref.id, what);
 }
+
+SIMCUDA_TWINS(cudaGraphLaunch, cuGraphLaunch, (cudaGraphExec_t exec, cudaStream_t stream),
+              (number(exec), number(stream)), launch_in_stream(thread, exec, stream))
+SIMCUDA_TWINS(cudaGraphUpload, cuGraphUpload, (cudaGraphExec_t exec, cudaStream_t stream),
+              (number(exec), number(stream)), upload_graph(thread, exec, stream))
 
 }  // namespace simcuda

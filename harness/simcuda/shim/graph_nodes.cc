@@ -1,15 +1,13 @@
-// Graphs and their nodes, as both APIs ask for them (graph_api.h). In: handles, right or wrong.
-// Out: nodes, lists, errors.
+// Graphs, and questions about their nodes. In: handles, right or wrong. Out: lists, errors.
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <unordered_map>
-#include <utility>
 
-#include "harness/simcuda/shim/graph_api.h"
-#include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/graph.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -45,43 +43,11 @@ std::vector<SimGraphNode*> dependents_of(const SimGraphNode& node) {
   return found;
 }
 
-// Where a node is to be put; `graph` null where the program names something wrong.
-struct ResolvedPlace {
-  SimGraph* graph = nullptr;
-  std::vector<SimGraphNode*> dependencies;
-};
-ResolvedPlace resolve_place(const NodePlace& place) {
-  SimGraph* const graph = resolve_graph(place.graph);
-  if (place.node == nullptr || graph == nullptr ||
-      (place.dependencies == nullptr && place.dependency_count != 0) ||
-      place.dependency_count > graph->nodes.size()) {
-    return {};
-  }
-  ResolvedPlace resolved{.graph = graph, .dependencies = {}};
-  for (std::size_t i = 0; i < place.dependency_count; ++i) {
-    SimGraphNode* const node = resolve_node(place.dependencies[i]);
-    const bool is_new =
-        std::ranges::find(resolved.dependencies, node) == resolved.dependencies.end();
-    if (node == nullptr || node->graph != graph || !is_new) return {};
-    resolved.dependencies.push_back(node);
-  }
-  return resolved;
-}
-
-// Whether the graph may have work of the device.
-cudaError_t check_device(ThreadState& thread, const SimGraph& graph,
-                         const SimulatedDevice& device) {
-  if (graph.device == nullptr || graph.device == &device) return cudaSuccess;
-  return explain(thread, cudaErrorNotSupported, "simcuda: a graph has work on two devices");
-}
-
 constexpr std::array kTypeNames = {"kernel", "memcpy",      "memset",       "host",
                                    "graph",  "empty",       "wait event",   "record event",
                                    "signal", "wait signal", "memory alloc", "memory free"};
 
-}  // namespace
-
-cudaError_t api_graph_create(cudaGraph_t* graph, unsigned flags) {
+cudaError_t create_graph(cudaGraph_t* graph, unsigned flags) {
   if (graph == nullptr || flags != 0) return cudaErrorInvalidValue;
   const std::lock_guard lock(graph_mutex());
   SimGraph* const made = new_graph();
@@ -90,7 +56,7 @@ cudaError_t api_graph_create(cudaGraph_t* graph, unsigned flags) {
   return cudaSuccess;
 }
 
-cudaError_t api_graph_destroy(cudaGraph_t graph) {
+cudaError_t end_graph(cudaGraph_t graph) {
   {
     const std::lock_guard lock(graph_mutex());
     SimGraph* const found = resolve_graph(graph);
@@ -103,7 +69,7 @@ cudaError_t api_graph_destroy(cudaGraph_t graph) {
   return cudaSuccess;
 }
 
-cudaError_t api_graph_clone(cudaGraph_t* clone, cudaGraph_t original) {
+cudaError_t clone_graph(cudaGraph_t* clone, cudaGraph_t original) {
   const std::lock_guard lock(graph_mutex());
   const SimGraph* const from = resolve_graph(original);
   if (clone == nullptr || from == nullptr) return cudaErrorInvalidValue;
@@ -131,14 +97,15 @@ cudaError_t api_graph_clone(cudaGraph_t* clone, cudaGraph_t original) {
   return cudaSuccess;
 }
 
-cudaError_t api_graph_nodes(cudaGraph_t graph, cudaGraphNode_t* list, std::size_t* count) {
+// Lists as CUDA gives them: `list` null asks for the number alone.
+cudaError_t give_nodes(cudaGraph_t graph, cudaGraphNode_t* list, std::size_t* count) {
   const std::lock_guard lock(graph_mutex());
   const SimGraph* const found = resolve_graph(graph);
   if (found == nullptr || count == nullptr) return cudaErrorInvalidValue;
   return give_list(found->nodes, list, count);
 }
 
-cudaError_t api_graph_roots(cudaGraph_t graph, cudaGraphNode_t* list, std::size_t* count) {
+cudaError_t give_roots(cudaGraph_t graph, cudaGraphNode_t* list, std::size_t* count) {
   const std::lock_guard lock(graph_mutex());
   const SimGraph* const found = resolve_graph(graph);
   if (found == nullptr || count == nullptr) return cudaErrorInvalidValue;
@@ -148,8 +115,8 @@ cudaError_t api_graph_roots(cudaGraph_t graph, cudaGraphNode_t* list, std::size_
   return give_list(roots, list, count);
 }
 
-cudaError_t api_graph_edges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
-                            void* edges, std::size_t* count) {
+cudaError_t give_edges_of(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
+                          void* edges, std::size_t* count) {
   const std::lock_guard lock(graph_mutex());
   const SimGraph* const found = resolve_graph(graph);
   if (found == nullptr || count == nullptr || (from == nullptr) != (to == nullptr) ||
@@ -171,31 +138,32 @@ cudaError_t api_graph_edges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphN
   return cudaSuccess;
 }
 
-cudaError_t api_node_dependencies(cudaGraphNode_t node, cudaGraphNode_t* list, void* edges,
-                                  std::size_t* count) {
+// What `ask` says of the node, all plain edges.
+template <class Ask>
+cudaError_t give_neighbours(cudaGraphNode_t node, cudaGraphNode_t* list, void* edges,
+                            std::size_t* count, Ask ask) {
   const std::lock_guard lock(graph_mutex());
   const SimGraphNode* const found = resolve_node(node);
   if (found == nullptr || count == nullptr || (edges != nullptr && list == nullptr)) {
     return cudaErrorInvalidValue;
   }
-  static_cast<void>(give_list(found->dependencies, list, count));
+  static_cast<void>(give_list(ask(*found), list, count));
   give_edges(edges, list, *count);
   return cudaSuccess;
 }
 
-cudaError_t api_node_dependents(cudaGraphNode_t node, cudaGraphNode_t* list, void* edges,
-                                std::size_t* count) {
-  const std::lock_guard lock(graph_mutex());
-  const SimGraphNode* const found = resolve_node(node);
-  if (found == nullptr || count == nullptr || (edges != nullptr && list == nullptr)) {
-    return cudaErrorInvalidValue;
-  }
-  static_cast<void>(give_list(dependents_of(*found), list, count));
-  give_edges(edges, list, *count);
-  return cudaSuccess;
+cudaError_t give_dependencies(cudaGraphNode_t node, cudaGraphNode_t* list, void* edges,
+                              std::size_t* count) {
+  return give_neighbours(node, list, edges, count,
+                         [](const SimGraphNode& found) { return found.dependencies; });
 }
 
-cudaError_t api_node_type(cudaGraphNode_t node, int* type) {
+cudaError_t give_dependents(cudaGraphNode_t node, cudaGraphNode_t* list, void* edges,
+                            std::size_t* count) {
+  return give_neighbours(node, list, edges, count, dependents_of);
+}
+
+cudaError_t give_type(cudaGraphNode_t node, int* type) {
   const std::lock_guard lock(graph_mutex());
   const SimGraphNode* const found = resolve_node(node);
   if (found == nullptr || type == nullptr) return cudaErrorInvalidValue;
@@ -203,7 +171,7 @@ cudaError_t api_node_type(cudaGraphNode_t node, int* type) {
   return cudaSuccess;
 }
 
-cudaError_t api_graph_print(cudaGraph_t graph, const char* path) {
+cudaError_t print_graph(cudaGraph_t graph, const char* path) {
   const std::lock_guard lock(graph_mutex());
   const SimGraph* const found = resolve_graph(graph);
   if (found == nullptr || path == nullptr) return cudaErrorInvalidValue;
@@ -223,139 +191,55 @@ cudaError_t api_graph_print(cudaGraph_t graph, const char* path) {
   return file ? cudaSuccess : cudaErrorOperatingSystem;
 }
 
-cudaError_t api_add_empty_node(NodePlace place) {
-  const std::lock_guard lock(graph_mutex());
-  ResolvedPlace resolved = resolve_place(place);
-  if (resolved.graph == nullptr) return cudaErrorInvalidValue;
-  SimGraphNode* const node = add_node(*resolved.graph, std::move(resolved.dependencies), {});
-  if (node == nullptr) return cudaErrorMemoryAllocation;
-  *place.node = handle_of<cudaGraphNode_t>(node);
-  return cudaSuccess;
-}
+}  // namespace
 
-cudaError_t api_add_work_node(ThreadState& thread, NodePlace place, MadeWork made) {
-  const std::lock_guard lock(graph_mutex());
-  ResolvedPlace resolved = resolve_place(place);
-  SimulatedDevice* const device = current_device(thread);
-  if (device == nullptr) return cudaErrorNoDevice;
-  if (resolved.graph == nullptr) return cudaErrorInvalidValue;
-  if (made.error != cudaSuccess) return made.error;
-  if (const cudaError_t error = check_device(thread, *resolved.graph, *device);
-      error != cudaSuccess)
-    return error;
-  resolved.graph->device = device;
-  SimGraphNode* const node =
-      add_node(*resolved.graph, std::move(resolved.dependencies), std::move(made.work));
-  if (node == nullptr) return cudaErrorMemoryAllocation;
-  *place.node = handle_of<cudaGraphNode_t>(node);
-  return cudaSuccess;
-}
+SIMCUDA_TWINS(cudaGraphCreate, cuGraphCreate, (cudaGraph_t * graph, unsigned int flags), (flags),
+              create_graph(graph, flags))
+SIMCUDA_TWINS(cudaGraphDestroy, cuGraphDestroy, (cudaGraph_t graph), (number(graph)),
+              end_graph(graph))
+SIMCUDA_TWINS(cudaGraphClone, cuGraphClone, (cudaGraph_t * clone, cudaGraph_t original),
+              (number(original)), clone_graph(clone, original))
+SIMCUDA_TWINS(cudaGraphGetNodes, cuGraphGetNodes,
+              (cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count), (number(graph)),
+              give_nodes(graph, nodes, count))
+SIMCUDA_TWINS(cudaGraphGetRootNodes, cuGraphGetRootNodes,
+              (cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count), (number(graph)),
+              give_roots(graph, nodes, count))
+SIMCUDA_TWINS(cudaGraphDebugDotPrint, cuGraphDebugDotPrint,
+              (cudaGraph_t graph, const char* path, unsigned int flags), (number(graph), flags),
+              print_graph(graph, path))
+SIMCUDA_PAIR(cudaGraphNodeGetType, (cudaGraphNode_t node, cudaGraphNodeType* type),
+             cuGraphNodeGetType, (CUgraphNode node, CUgraphNodeType* type), (number(node)),
+             give_type(node, as_runtime<int*>(type)))
 
-MadeWork child_work(ThreadState& thread, cudaGraph_t child) {
-  const std::lock_guard lock(graph_mutex());
-  const SimGraph* const found = resolve_graph(child);
-  if (found == nullptr) return {cudaErrorInvalidValue};
-  std::shared_ptr<const GraphPlan> plan = make_plan(*found);
-  if (plan == nullptr) return {cudaErrorInvalidValue};
-  if (const cudaError_t error = check_child(thread, *plan, current_device(thread));
-      error != cudaSuccess) {
-    return {error};
-  }
-  return {
-      .work = {.kind = NodeKind::Child, .type = cudaGraphNodeTypeGraph, .child = std::move(plan)}};
-}
-
-void own_child(cudaGraph_t parent, cudaGraph_t child) {
-  const std::lock_guard lock(graph_mutex());
-  SimGraph* const owner = resolve_graph(parent);
-  SimGraph* const found = resolve_graph(child);
-  if (owner == nullptr || found == nullptr || found == owner || found->is_moved) return;
-  found->is_moved = true;
-  owner->moved_children.push_back(found);
-}
-
-cudaError_t api_set_node_work(ThreadState& thread, cudaGraphNode_t node, MadeWork made) {
-  const std::lock_guard lock(graph_mutex());
-  SimGraphNode* const found = resolve_node(node);
-  SimulatedDevice* const device = current_device(thread);
-  if (device == nullptr) return cudaErrorNoDevice;
-  if (found == nullptr) return cudaErrorInvalidValue;
-  if (made.error != cudaSuccess) return made.error;
-  if (found->work->type != made.work.type) return cudaErrorInvalidValue;
-  if (const cudaError_t error = check_device(thread, *found->graph, *device); error != cudaSuccess)
-    return error;
-  found->work = std::make_shared<const NodeWork>(std::move(made.work));
-  return cudaSuccess;
-}
-
-std::shared_ptr<const NodeWork> api_node_work(cudaGraphNode_t node, cudaGraphNodeType type) {
-  const std::lock_guard lock(graph_mutex());
-  const SimGraphNode* const found = resolve_node(node);
-  return found == nullptr || found->work->type != type ? nullptr : found->work;
-}
-
-cudaError_t api_add_allocation_node(ThreadState& thread, NodePlace place,
-                                    cudaMemAllocNodeParams* parameters) {
-  const std::lock_guard lock(graph_mutex());
-  ResolvedPlace resolved = resolve_place(place);
-  if (resolved.graph == nullptr || parameters == nullptr ||
-      parameters->poolProps.allocType != cudaMemAllocationTypePinned ||
-      parameters->poolProps.location.type != cudaMemLocationTypeDevice ||
-      parameters->poolProps.handleTypes != cudaMemHandleTypeNone ||
-      parameters->accessDescCount > static_cast<std::size_t>(device_count())) {
-    return cudaErrorInvalidValue;
-  }
-  SimulatedDevice* const device = device_at(parameters->poolProps.location.id);
-  if (device == nullptr || parameters->bytesize == 0) return cudaErrorInvalidValue;
-  if (const cudaError_t error = check_device(thread, *resolved.graph, *device);
-      error != cudaSuccess)
-    return error;
-  const GraphAllocationResult added = add_allocation(
-      *resolved.graph, *device, std::move(resolved.dependencies), parameters->bytesize);
-  if (added.error != cudaSuccess) return added.error;
-  parameters->dptr = reinterpret_cast<void*>(added.address);
-  *place.node = handle_of<cudaGraphNode_t>(added.node);
-  return cudaSuccess;
-}
-
-cudaError_t api_add_free_node(NodePlace place, std::uint64_t address) {
-  const std::lock_guard lock(graph_mutex());
-  ResolvedPlace resolved = resolve_place(place);
-  SimulatedDevice* const device = device_of_address(address);
-  if (resolved.graph == nullptr || device == nullptr ||
-      (resolved.graph->device != nullptr && resolved.graph->device != device)) {
-    return cudaErrorInvalidValue;
-  }
-  const GraphAllocationResult added =
-      add_free(*resolved.graph, *device, std::move(resolved.dependencies), address);
-  if (added.error != cudaSuccess) return added.error;
-  *place.node = handle_of<cudaGraphNode_t>(added.node);
-  return cudaSuccess;
-}
-
-cudaError_t api_allocation_node(cudaGraphNode_t node, cudaMemAllocNodeParams* parameters) {
-  const std::lock_guard lock(graph_mutex());
-  const SimGraphNode* const found = resolve_node(node);
-  if (found == nullptr || parameters == nullptr || found->work->kind != NodeKind::Allocate) {
-    return cudaErrorInvalidValue;
-  }
-  *parameters = {};
-  parameters->poolProps.allocType = cudaMemAllocationTypePinned;
-  parameters->poolProps.location.type = cudaMemLocationTypeDevice;
-  parameters->poolProps.location.id = found->graph->device->index;
-  parameters->bytesize = found->work->block.size_bytes();
-  parameters->dptr = reinterpret_cast<void*>(found->work->block.lo);
-  return cudaSuccess;
-}
-
-cudaError_t api_free_node(cudaGraphNode_t node, std::uint64_t* address) {
-  const std::lock_guard lock(graph_mutex());
-  const SimGraphNode* const found = resolve_node(node);
-  if (found == nullptr || address == nullptr || found->work->kind != NodeKind::Free) {
-    return cudaErrorInvalidValue;
-  }
-  *address = found->work->block.lo;
-  return cudaSuccess;
-}
+// What takes edge data in CUDA 13 took none in 12.
+#if CUDART_VERSION >= 13000
+SIMCUDA_RUNTIME(cudaGraphGetEdges,
+                (cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
+                 cudaGraphEdgeData* edges, size_t* count),
+                (number(graph)), give_edges_of(graph, from, to, edges, count))
+SIMCUDA_RUNTIME(cudaGraphNodeGetDependencies,
+                (cudaGraphNode_t node, cudaGraphNode_t* dependencies, cudaGraphEdgeData* edges,
+                 size_t* count),
+                (number(node)), give_dependencies(node, dependencies, edges, count))
+SIMCUDA_RUNTIME(cudaGraphNodeGetDependentNodes,
+                (cudaGraphNode_t node, cudaGraphNode_t* dependents, cudaGraphEdgeData* edges,
+                 size_t* count),
+                (number(node)), give_dependents(node, dependents, edges, count))
+#endif
+#if CUDA_VERSION >= 12030
+SIMCUDA_FUNCTION(driver_call, CUresult, cuGraphGetEdges_v2, "cuGraphGetEdges",
+                 (CUgraph graph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* edges,
+                  size_t* count),
+                 (number(graph)), as_result(give_edges_of(graph, from, to, edges, count)))
+SIMCUDA_FUNCTION(driver_call, CUresult, cuGraphNodeGetDependencies_v2, "cuGraphNodeGetDependencies",
+                 (CUgraphNode node, CUgraphNode* dependencies, CUgraphEdgeData* edges,
+                  size_t* count),
+                 (number(node)), as_result(give_dependencies(node, dependencies, edges, count)))
+SIMCUDA_FUNCTION(driver_call, CUresult, cuGraphNodeGetDependentNodes_v2,
+                 "cuGraphNodeGetDependentNodes",
+                 (CUgraphNode node, CUgraphNode* dependents, CUgraphEdgeData* edges, size_t* count),
+                 (number(node)), as_result(give_dependents(node, dependents, edges, count)))
+#endif
 
 }  // namespace simcuda

@@ -65,8 +65,7 @@ namespace {
 
 cudaError_t launch_host_function(ThreadState& thread, cudaStream_t stream, cudaHostFn_t function,
                                  void* data) {
-  const StreamRef ref =
-      current_device(thread) == nullptr ? StreamRef{} : resolve_stream(thread, stream);
+  const StreamRef ref = resolve_stream(thread, stream);
   if (ref.device == nullptr) {
     return cudaErrorInvalidResourceHandle;
   }

@@ -133,8 +133,7 @@ MadeWork kernel_work(ThreadState& thread, const std::string& name, void** argume
 
 cudaError_t launch_kernel(ThreadState& thread, const std::string& name, void** arguments,
                           cudaStream_t stream) {
-  const StreamRef ref =
-      current_device(thread) == nullptr ? StreamRef{} : resolve_stream(thread, stream);
+  const StreamRef ref = resolve_stream(thread, stream);
   if (ref.device == nullptr) {
     return cudaErrorInvalidResourceHandle;
   }

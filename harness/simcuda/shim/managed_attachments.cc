@@ -2,7 +2,6 @@
 // manual. Where both sides may use managed memory at once, as here, an attachment moves nothing.
 #include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/managed_memory.h"
-#include "harness/simcuda/shim/memory_bytes.h"
 #include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
@@ -10,7 +9,8 @@ namespace {
 
 cudaError_t attach(ThreadState& thread, cudaStream_t stream, std::uint64_t address,
                    std::size_t size_bytes, unsigned flags) {
-  const StreamRef ref = stream_of_device(thread, stream);
+  const StreamRef ref = resolve_stream(thread, stream);
+  if (current_device(thread) == nullptr) return cudaErrorInvalidResourceHandle;
   if (ref.device == nullptr) return ref.error;
   const Range block = managed_block(reinterpret_cast<const void*>(address)).range;
   const bool is_block = block.lo != 0 && block.lo == address && size_bytes <= block.size_bytes();

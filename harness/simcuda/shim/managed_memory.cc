@@ -176,7 +176,7 @@ cudaError_t prefetch(ThreadState& thread, const void* pointer, std::size_t size_
   if (flags != 0) return cudaErrorInvalidValue;
   MemoryPlace place;
   if (const cudaError_t error = read_place(location, place); error != cudaSuccess) return error;
-  const StreamRef ref = stream_of_device(thread, stream);
+  const StreamRef ref = resolve_stream(thread, stream);
   if (ref.captured) [[unlikely]] {
     if (const Captured captured = capture_forbids(ref)) return *captured;
   }

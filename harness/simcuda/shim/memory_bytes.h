@@ -51,9 +51,4 @@ struct FillValue {
 // Without the device's lock.
 void set_bytes(const Bytes& to, FillValue value, const CopyShape& shape);
 
-// Without a device where the thread has none, or the stream is no stream of it.
-[[nodiscard]] inline StreamRef stream_of_device(ThreadState& thread, cudaStream_t stream) {
-  return current_device(thread) == nullptr ? StreamRef{} : resolve_stream(thread, stream);
-}
-
 }  // namespace simcuda

@@ -56,15 +56,13 @@ CUDA_MEMCPY3D told_copy(void* to, const void* from, const CopyShape& shape, cuda
   return told;
 }
 
-CUDA_MEMSET_NODE_PARAMS told_fill(const void* pointer, FillValue value, const CopyShape& shape) {
-  CUDA_MEMSET_NODE_PARAMS told{};
-  told.dst = number(pointer);
-  told.pitch = shape.to_pitch_bytes;
-  told.value = value.value;
-  told.elementSize = static_cast<unsigned>(value.element_bytes);
-  told.width = shape.width_bytes / value.element_bytes;
-  told.height = shape.row_count;
-  return told;
+cudaMemsetParams told_fill(void* pointer, FillValue value, const CopyShape& shape) {
+  return {.dst = pointer,
+          .pitch = shape.to_pitch_bytes,
+          .value = value.value,
+          .elementSize = static_cast<unsigned>(value.element_bytes),
+          .width = shape.width_bytes / value.element_bytes,
+          .height = shape.row_count};
 }
 
 Captured capture_made(const StreamRef& ref, MadeWork made) {
@@ -111,7 +109,7 @@ cudaError_t copy_memory(ThreadState& thread, void* to_pointer, const void* from_
       shape.to_pitch_bytes < shape.width_bytes || shape.from_pitch_bytes < shape.width_bytes) {
     return cudaErrorInvalidValue;
   }
-  const StreamRef ref = stream_of_device(thread, stream);
+  const StreamRef ref = resolve_stream(thread, stream);
   if (ref.captured) [[unlikely]] {
     thread.charge(CostId::MemsetAsync);
     const Captured captured =
@@ -176,7 +174,7 @@ cudaError_t fill_memory(ThreadState& thread, void* pointer, FillValue value, Cop
       (number(pointer) | shape.to_pitch_bytes) % value.element_bytes != 0) {
     return cudaErrorInvalidValue;
   }
-  const StreamRef ref = stream_of_device(thread, stream);
+  const StreamRef ref = resolve_stream(thread, stream);
   if (ref.captured) [[unlikely]] {
     thread.charge(CostId::MemsetAsync);
     const Captured captured = capture_made(ref, fill_work(pointer, value, shape));

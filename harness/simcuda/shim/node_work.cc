@@ -11,34 +11,6 @@
 namespace simcuda {
 namespace {
 
-// The runtime's and the driver's parameters have members of the same names but the target.
-template <class Parameters>
-MadeWork fill_of(const Parameters& parameters, void* target) {
-  const std::size_t element_bytes = parameters.elementSize;
-  if (element_bytes != 1 && element_bytes != 2 && element_bytes != 4) {
-    return {cudaErrorInvalidValue};
-  }
-  CopyShape shape{.to_pitch_bytes = parameters.pitch,
-                  .from_pitch_bytes = parameters.pitch,
-                  .width_bytes = parameters.width * element_bytes,
-                  .row_count = parameters.height};
-  if (shape.row_count <= 1) shape.to_pitch_bytes = shape.width_bytes;
-  if (target == nullptr || shape.width_bytes == 0 || shape.row_count == 0 ||
-      shape.to_pitch_bytes < shape.width_bytes) {
-    return {cudaErrorInvalidValue};
-  }
-  return fill_work(target, {.value = parameters.value, .element_bytes = element_bytes}, shape);
-}
-
-template <class Parameters>
-MadeWork host_function_of(const Parameters* parameters) {
-  if (parameters == nullptr || parameters->fn == nullptr) return {cudaErrorInvalidValue};
-  return {.work = {.kind = NodeKind::HostFunction,
-                   .type = cudaGraphNodeTypeHost,
-                   .function = parameters->fn,
-                   .data = parameters->userData}};
-}
-
 // One side of a copy as the driver says it.
 struct DriverSide {
   CUmemorytype type = CU_MEMORYTYPE_UNIFIED;
@@ -61,16 +33,6 @@ cudaMemcpyKind runtime_kind(CUmemorytype to, CUmemorytype from) {
     return from == CU_MEMORYTYPE_HOST ? cudaMemcpyHostToHost : cudaMemcpyDeviceToHost;
   }
   return from == CU_MEMORYTYPE_HOST ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToDevice;
-}
-
-template <class Parameters>
-void give_fill(const NodeWork& work, Parameters* parameters) {
-  const auto& fill = std::get<CUDA_MEMSET_NODE_PARAMS>(work.parameters);
-  parameters->pitch = fill.pitch;
-  parameters->value = fill.value;
-  parameters->elementSize = fill.elementSize;
-  parameters->width = fill.width;
-  parameters->height = fill.height;
 }
 
 }  // namespace
@@ -105,21 +67,30 @@ MadeWork node_work(ThreadState& thread, const cudaMemcpy3DParms* parameters) {
 }
 
 MadeWork node_work(ThreadState& /*thread*/, const cudaMemsetParams* parameters) {
-  return parameters == nullptr ? MadeWork{cudaErrorInvalidValue}
-                               : fill_of(*parameters, parameters->dst);
-}
-
-MadeWork node_work(ThreadState& /*thread*/, const CUDA_MEMSET_NODE_PARAMS* parameters) {
-  return parameters == nullptr ? MadeWork{cudaErrorInvalidValue}
-                               : fill_of(*parameters, reinterpret_cast<void*>(parameters->dst));
+  if (parameters == nullptr) return {cudaErrorInvalidValue};
+  const std::size_t element_bytes = parameters->elementSize;
+  if (element_bytes != 1 && element_bytes != 2 && element_bytes != 4) {
+    return {cudaErrorInvalidValue};
+  }
+  CopyShape shape{.to_pitch_bytes = parameters->pitch,
+                  .from_pitch_bytes = parameters->pitch,
+                  .width_bytes = parameters->width * element_bytes,
+                  .row_count = parameters->height};
+  if (shape.row_count <= 1) shape.to_pitch_bytes = shape.width_bytes;
+  if (parameters->dst == nullptr || shape.width_bytes == 0 || shape.row_count == 0 ||
+      shape.to_pitch_bytes < shape.width_bytes) {
+    return {cudaErrorInvalidValue};
+  }
+  return fill_work(parameters->dst, {.value = parameters->value, .element_bytes = element_bytes},
+                   shape);
 }
 
 MadeWork node_work(ThreadState& /*thread*/, const cudaHostNodeParams* parameters) {
-  return host_function_of(parameters);
-}
-
-MadeWork node_work(ThreadState& /*thread*/, const CUDA_HOST_NODE_PARAMS* parameters) {
-  return host_function_of(parameters);
+  if (parameters == nullptr || parameters->fn == nullptr) return {cudaErrorInvalidValue};
+  return {.work = {.kind = NodeKind::HostFunction,
+                   .type = cudaGraphNodeTypeHost,
+                   .function = parameters->fn,
+                   .data = parameters->userData}};
 }
 
 MadeWork row_work(void* to, const void* from, std::size_t size_bytes, cudaMemcpyKind kind) {
@@ -161,21 +132,11 @@ void give(const NodeWork& work, cudaMemcpy3DParms* parameters) {
   parameters->kind = runtime_kind(copy.dstMemoryType, copy.srcMemoryType);
 }
 
-void give(const NodeWork& work, CUDA_MEMSET_NODE_PARAMS* parameters) {
-  give_fill(work, parameters);
-  parameters->dst = std::get<CUDA_MEMSET_NODE_PARAMS>(work.parameters).dst;
-}
-
 void give(const NodeWork& work, cudaMemsetParams* parameters) {
-  give_fill(work, parameters);
-  parameters->dst = reinterpret_cast<void*>(std::get<CUDA_MEMSET_NODE_PARAMS>(work.parameters).dst);
+  *parameters = std::get<cudaMemsetParams>(work.parameters);
 }
 
 void give(const NodeWork& work, cudaHostNodeParams* parameters) {
-  *parameters = {.fn = work.function, .userData = work.data};
-}
-
-void give(const NodeWork& work, CUDA_HOST_NODE_PARAMS* parameters) {
   *parameters = {.fn = work.function, .userData = work.data};
 }
 
