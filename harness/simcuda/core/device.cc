@@ -30,29 +30,20 @@ Device::~Device() = default;
 AllocationOutcome Device::allocate(std::uint64_t size_bytes) { return heap_.allocate(size_bytes); }
 
 Outcome Device::deallocate(std::uint64_t address, std::uint64_t now_ns) {
-  Outcome outcome;
-  if (address == 0) {
-    return outcome;
-  }
+  if (address == 0) return {};
   if (MemoryPool* const holder = pool_holding(address)) {
     // The driver takes it that all work on the block has ended, and does not wait.
     note_pool_took(address, *holder, std::nullopt);
-    outcome = holder->deallocate_now(address);
+    Outcome outcome = holder->deallocate_now(address);
     retire_pools(now_ns, outcome.work);
     return outcome;
   }
   // A graph's block is freed at once as well.
-  if (graph_memory_ != nullptr && graph_memory_->end_block(address)) return outcome;
+  if (graph_memory_ != nullptr && graph_memory_->end_block(address)) return {};
   const Finish finish = streams_.device_finish(now_ns);
-  if (finish.status != Status::Ok) {
-    outcome.status = finish.status;
-    return outcome;
-  }
-  if (is_drivers_own(address)) {
-    outcome.status = Status::InvalidValue;
-    return outcome;
-  }
-  outcome = heap_.deallocate(address);
+  if (finish.status != Status::Ok) return {.status = finish.status};
+  if (is_drivers_own(address)) return {.status = Status::InvalidValue};
+  Outcome outcome = heap_.deallocate(address);
   if (outcome.status == Status::Ok) {
     outcome.work.host_wait_until_ns = finish.finish_ns;
     note_host_saw_device();
@@ -77,23 +68,15 @@ PoolOutcome Device::create_pool(std::uint64_t size_bytes_max) {
 }
 
 PoolOutcome Device::add_pool(PoolId id, std::uint64_t size_bytes_max) {
-  PoolOutcome outcome;
-  outcome.pool = id;
   const std::uint64_t limit_bytes = size_bytes_max == 0 ? config_.total_bytes : size_bytes_max;
-  if (limit_bytes > config_.area_end_address) {
-    outcome.status = Status::InvalidValue;
-    return outcome;
-  }
+  if (limit_bytes > config_.area_end_address) return {.status = Status::InvalidValue};
   const std::uint64_t chunk_count = round_up(limit_bytes, kChunkBytes) / kChunkBytes;
   const std::uint64_t range_bytes = 2 * chunk_count * kChunkBytes;
   const std::optional<std::uint64_t> lo = area_.take(range_bytes);
-  if (!lo) {
-    outcome.status = Status::OutOfMemory;
-    return outcome;
-  }
-  add_slot({.id = id, .in_area = true, .memory = &memory_, .pool = nullptr},
+  if (!lo) return {.status = Status::OutOfMemory};
+  add_slot({.id = id, .in_area = true, .memory = &memory_},
            {.range = {*lo, *lo + range_bytes}, .chunk_count_max = chunk_count});
-  return outcome;
+  return {.pool = id};
 }
 
 void Device::add_slot(PoolSlot slot, const MemoryPool::Setup& setup) {
@@ -110,11 +93,8 @@ bool Device::holds_pool(PoolId pool) const {
 }
 
 MemoryPool* Device::pool(PoolId pool) {
-  const auto slot = std::find_if(pools_.begin(), pools_.end(),
-                                 [pool](const PoolSlot& at) { return at.id == pool; });
-  if (slot != pools_.end()) {
-    return slot->named ? slot->pool.get() : nullptr;
-  }
+  const auto slot = std::ranges::find(pools_, pool, &PoolSlot::id);
+  if (slot != pools_.end()) return slot->named ? slot->pool.get() : nullptr;
   if (pool == kDefaultPool && add_pool(kDefaultPool, 0).status == Status::Ok) {
     return pools_.back().pool.get();
   }
@@ -122,17 +102,10 @@ MemoryPool* Device::pool(PoolId pool) {
 }
 
 Outcome Device::destroy_pool(PoolId pool, std::uint64_t now_ns) {
+  if (pool == kDefaultPool || this->pool(pool) == nullptr) return {.status = Status::InvalidHandle};
+  std::ranges::find(pools_, pool, &PoolSlot::id)->named = false;
+  ++unnamed_pool_count_;
   Outcome outcome;
-  if (pool == kDefaultPool || this->pool(pool) == nullptr) {
-    outcome.status = Status::InvalidHandle;
-    return outcome;
-  }
-  for (PoolSlot& slot : pools_) {
-    if (slot.id == pool) {
-      slot.named = false;
-      ++unnamed_pool_count_;
-    }
-  }
   retire_pools(now_ns, outcome.work);
   return outcome;
 }
@@ -140,11 +113,7 @@ Outcome Device::destroy_pool(PoolId pool, std::uint64_t now_ns) {
 AllocationOutcome Device::allocate_async(std::uint64_t size_bytes, StreamId stream, PoolId pool,
                                          std::uint64_t now_ns) {
   MemoryPool* const from = this->pool(pool);
-  if (from == nullptr || !streams_.stream_exists(stream)) {
-    AllocationOutcome outcome;
-    outcome.status = Status::InvalidHandle;
-    return outcome;
-  }
+  if (from == nullptr || !streams_.stream_exists(stream)) return {.status = Status::InvalidHandle};
   const AllocationOutcome outcome = from->allocate(size_bytes, stream, now_ns);
   if (check_ && outcome.address != 0) {
     check_->uses.pool_gave({outcome.address, outcome.address + outcome.size_bytes}, stream);
@@ -153,22 +122,15 @@ AllocationOutcome Device::allocate_async(std::uint64_t size_bytes, StreamId stre
 }
 
 Outcome Device::deallocate_async(std::uint64_t address, StreamId stream, std::uint64_t now_ns) {
-  Outcome outcome;
-  if (!streams_.stream_exists(stream)) {
-    outcome.status = Status::InvalidHandle;
-    return outcome;
-  }
+  if (!streams_.stream_exists(stream)) return {.status = Status::InvalidHandle};
   if (MemoryPool* const holder = pool_holding(address)) {
     note_pool_took(address, *holder, stream);
-    outcome = holder->deallocate_on(address, stream, now_ns);
+    Outcome outcome = holder->deallocate_on(address, stream, now_ns);
     retire_pools(now_ns, outcome.work);
     return outcome;
   }
-  if (graph_memory_ != nullptr && graph_memory_->end_block(address, stream, now_ns)) {
-    return outcome;
-  }
-  outcome.status = Status::InvalidValue;
-  return outcome;
+  if (graph_memory_ != nullptr && graph_memory_->end_block(address, stream, now_ns)) return {};
+  return {.status = Status::InvalidValue};
 }
 
 GraphMemory& Device::graph_memory() {
@@ -181,12 +143,7 @@ GraphMemory& Device::graph_memory() {
 
 Outcome Device::trim_pool(PoolId pool, std::uint64_t keep_bytes) {
   MemoryPool* const at = this->pool(pool);
-  if (at == nullptr) {
-    Outcome outcome;
-    outcome.status = Status::InvalidHandle;
-    return outcome;
-  }
-  return at->trim(keep_bytes);
+  return at == nullptr ? Outcome{.status = Status::InvalidHandle} : at->trim(keep_bytes);
 }
 
 StreamOutcome Device::create_stream(StreamKind kind, std::uint64_t now_ns) {
@@ -198,9 +155,7 @@ StreamOutcome Device::create_stream(StreamKind kind, std::uint64_t now_ns) {
       const AllocationOutcome page = heap_.allocate(kPageBytes);
       outcome.work = page.work;
       outcome.status = page.status;
-      if (outcome.status != Status::Ok) {
-        return outcome;
-      }
+      if (outcome.status != Status::Ok) return outcome;
       stream_pages_.push_back(page.address);
     }
     ++stream_count_high_;
@@ -211,31 +166,19 @@ StreamOutcome Device::create_stream(StreamKind kind, std::uint64_t now_ns) {
 }
 
 Outcome Device::destroy_stream(StreamId stream, std::uint64_t now_ns) {
-  Outcome outcome;
-  if (!streams_.destroy_stream(stream)) {
-    outcome.status = Status::InvalidHandle;
-    return outcome;
-  }
+  if (!streams_.destroy_stream(stream)) return {.status = Status::InvalidHandle};
   --stream_count_;
   forget_ended_streams(now_ns);
-  return outcome;
+  return {};
 }
 
 // Ids of streams that nothing refers to any more may be used again.
 void Device::forget_ended_streams(std::uint64_t now_ns) {
-  if (!streams_.any_destroyed()) {
-    return;
-  }
+  if (!streams_.any_destroyed()) return;
   for (const StreamId stream : streams_.ended_streams(now_ns)) {
-    const bool pending = std::any_of(pools_.begin(), pools_.end(), [stream](const PoolSlot& slot) {
-      return slot.pool->has_pending(stream);
-    });
-    if (pending) {
-      continue;
-    }
-    for (const PoolSlot& slot : pools_) {
-      slot.pool->forget_stream(stream);
-    }
+    const auto is_pending = [&](const PoolSlot& slot) { return slot.pool->has_pending(stream); };
+    if (std::ranges::any_of(pools_, is_pending)) continue;
+    for (const PoolSlot& slot : pools_) slot.pool->forget_stream(stream);
     pool_streams_.forget(stream);
     streams_.release_stream(stream);
   }
@@ -267,11 +210,8 @@ Outcome Device::synchronize_device(std::uint64_t now_ns) {
 // their threshold.
 Outcome Device::after_wait(const Finish& finish, std::uint64_t now_ns,
                            const FinishedThrough& finished_through, bool whole_device) {
-  Outcome outcome;
-  outcome.status = finish.status;
-  if (finish.status != Status::Ok) {
-    return outcome;
-  }
+  Outcome outcome{.status = finish.status};
+  if (finish.status != Status::Ok) return outcome;
   outcome.work.host_wait_until_ns = finish.finish_ns;
   bool any_moved = false;
   for (const PoolSlot& slot : pools_) {
@@ -309,9 +249,7 @@ MemoryBlock Device::find(std::uint64_t address) const {
     }
   }
   const DeviceHeap::Allocation block = heap_.find(address);
-  if (block.size_bytes == 0 || is_drivers_own(block.address)) {
-    return {};
-  }
+  if (block.size_bytes == 0 || is_drivers_own(block.address)) return {};
   return {.kind = MemoryKind::Heap,
           .range = {block.address, block.address + block.size_bytes},
           .asked_bytes = block.asked_bytes};
@@ -324,13 +262,9 @@ bool Device::is_drivers_own(std::uint64_t address) const {
 
 // The pool whose address range holds the address.
 MemoryPool* Device::pool_holding(std::uint64_t address) const {
-  for (const PoolSlot& slot : pools_) {
-    const Range range = slot.pool->range();
-    if (range.lo <= address && address < range.hi) {
-      return slot.pool.get();
-    }
-  }
-  return nullptr;
+  const auto slot = std::ranges::find_if(
+      pools_, [&](const PoolSlot& at) { return at.pool->range().holds(address); });
+  return slot == pools_.end() ? nullptr : slot->pool.get();
 }
 
 // Memory is short: pools (but the one that asks) give back all their whole free chunks, also below

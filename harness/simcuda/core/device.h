@@ -32,13 +32,12 @@ inline constexpr PoolId kDefaultPool = 0;
 struct PoolOutcome {
   Status status = Status::Ok;
   PoolId pool = 0;
-  Work work;
 };
 
 struct StreamOutcome {
   Status status = Status::Ok;
   StreamId stream = 0;
-  Work work;
+  Work work = {};
 };
 
 // Which part of the device an address belongs to.
@@ -140,7 +139,7 @@ class Device {
     bool named = true;     // false: destroyed, waiting for its last block
     bool in_area = false;  // its addresses are of `area_`
     PhysicalMemory* memory = nullptr;
-    std::unique_ptr<MemoryPool> pool;
+    std::unique_ptr<MemoryPool> pool = {};
   };
   [[nodiscard]] PoolOutcome add_pool(PoolId id, std::uint64_t size_bytes_max);
   void add_slot(PoolSlot slot, const MemoryPool::Setup& setup);

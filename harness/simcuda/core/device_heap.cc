@@ -23,35 +23,26 @@ DeviceHeap::DeviceHeap(const DeviceConfig& config, PhysicalMemory& memory, Reser
     : memory_(memory), on_shortage_(std::move(on_shortage)), chunks_(config, area) {}
 
 AllocationOutcome DeviceHeap::allocate(std::uint64_t size_bytes) {
-  if (size_bytes == 0) {
-    return {};
-  }
-  if (size_bytes <= kPageBytes - kUnitBytes) {
-    return allocate_small(size_bytes);
-  }
+  if (size_bytes == 0) return {};
+  if (size_bytes <= kPageBytes - kUnitBytes) return allocate_small(size_bytes);
   AllocationOutcome outcome = take_large(size_bytes);
   if (outcome.status == Status::Ok) {
     large_.emplace(outcome.address,
-                   Large{.size_bytes = outcome.size_bytes, .asked_bytes = size_bytes});
+                   Sizes{.size_bytes = outcome.size_bytes, .asked_bytes = size_bytes});
   }
   return outcome;
 }
 
 Outcome DeviceHeap::deallocate(std::uint64_t address) {
-  Outcome outcome;
-  if (address == 0) {
-    return outcome;
-  }
+  if (address == 0) return {};
   if (const auto small = small_.find(address); small != small_.end()) {
     const std::uint64_t size_bytes = small->second.size_bytes;
     small_.erase(small);
     return deallocate_small(address, size_bytes);
   }
   const auto large = large_.find(address);
-  if (large == large_.end()) {
-    outcome.status = Status::InvalidValue;
-    return outcome;
-  }
+  if (large == large_.end()) return {.status = Status::InvalidValue};
+  Outcome outcome;
   give_large({address, address + large->second.size_bytes}, outcome.work);
   large_.erase(large);
   return outcome;
@@ -70,23 +61,15 @@ bool DeviceHeap::has_memory(Range range) const {
 std::vector<std::uint64_t> DeviceHeap::live_addresses() const {
   std::vector<std::uint64_t> addresses;
   for (const auto& [address, small] : small_) addresses.push_back(address);
-  for (const auto& [address, large] : large_) {
-    addresses.push_back(address);
-  }
+  for (const auto& [address, large] : large_) addresses.push_back(address);
   return addresses;
 }
 
 DeviceHeap::Allocation DeviceHeap::find(std::uint64_t address) const {
-  const auto small = small_.upper_bound(address);
-  if (small != small_.begin()) {
-    const auto& [lo, block] = *std::prev(small);
-    if (address < lo + block.size_bytes) {
-      return {.address = lo, .size_bytes = block.size_bytes, .asked_bytes = block.asked_bytes};
-    }
-  }
-  const auto large = large_.upper_bound(address);
-  if (large != large_.begin()) {
-    const auto& [lo, block] = *std::prev(large);
+  for (const auto* blocks : {&small_, &large_}) {
+    const auto found = last_up_to(*blocks, address);
+    if (found == blocks->end()) continue;
+    const auto& [lo, block] = *found;
     if (address < lo + block.size_bytes) {
       return {.address = lo, .size_bytes = block.size_bytes, .asked_bytes = block.asked_bytes};
     }
@@ -95,11 +78,8 @@ DeviceHeap::Allocation DeviceHeap::find(std::uint64_t address) const {
 }
 
 AllocationOutcome DeviceHeap::take_large(std::uint64_t size_bytes) {
+  if (size_bytes > kRequestBytesMax) return {.status = Status::OutOfMemory};
   AllocationOutcome outcome;
-  if (size_bytes > kRequestBytesMax) {
-    outcome.status = Status::OutOfMemory;
-    return outcome;
-  }
   outcome.size_bytes = round_up(size_bytes, kPageBytes);
   const std::uint64_t page_count = outcome.size_bytes / kPageBytes;
   if (!memory_.take_pages(page_count)) {
@@ -133,16 +113,14 @@ AllocationOutcome DeviceHeap::allocate_small(std::uint64_t asked_bytes) {
   outcome.work.served_by_slab = block.has_value();
   if (!block) {
     outcome = take_large(kPageBytes);
-    if (outcome.status != Status::Ok) {
-      return outcome;
-    }
+    if (outcome.status != Status::Ok) return outcome;
     // No merging: the slabs beside it are other slabs.
     block = small_free_.insert(slab_of(outcome.address), 0, slab_of(outcome.address));
   }
   outcome.address = block->range.lo;
   outcome.size_bytes = size_bytes;
   small_free_.cut_low_end(*block, size_bytes);
-  small_.emplace(outcome.address, Small{.size_bytes = size_bytes, .asked_bytes = asked_bytes});
+  small_.emplace(outcome.address, Sizes{.size_bytes = size_bytes, .asked_bytes = asked_bytes});
   return outcome;
 }
 

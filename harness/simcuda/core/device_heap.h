@@ -60,11 +60,7 @@ class DeviceHeap {
   [[nodiscard]] std::size_t live_count() const { return small_.size() + large_.size(); }
 
  private:
-  struct Small {
-    std::uint64_t size_bytes = 0;
-    std::uint64_t asked_bytes = 0;
-  };
-  struct Large {
+  struct Sizes {
     std::uint64_t size_bytes = 0;
     std::uint64_t asked_bytes = 0;
   };
@@ -77,8 +73,8 @@ class DeviceHeap {
   std::function<void(Work&)> on_shortage_;
   LargeChunks chunks_;
   FreeBlocks small_free_;
-  std::map<std::uint64_t, Small> small_;  // by address
-  std::map<std::uint64_t, Large> large_;  // slabs are not in it
+  std::map<std::uint64_t, Sizes> small_;  // by address
+  std::map<std::uint64_t, Sizes> large_;  // slabs are not in it
 };
 
 }  // namespace simcuda

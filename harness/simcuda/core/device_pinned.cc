@@ -5,13 +5,12 @@
 namespace simcuda {
 
 PoolOutcome Device::create_host_pool(Range range) {
-  PoolOutcome outcome;
-  outcome.pool = next_pool_++;
+  const PoolId pool = next_pool_++;
   PhysicalMemory& memory = config_.host.is_one_pool ? memory_ : host_memory_;
   add_slot(
-      {.id = outcome.pool, .memory = &memory, .pool = nullptr},
+      {.id = pool, .memory = &memory},
       {.range = range, .chunk_count_max = range.size_bytes() / kChunkBytes / 2, .is_host = true});
-  return outcome;
+  return {.pool = pool};
 }
 
 bool Device::take_pinned(std::uint64_t size_bytes) {

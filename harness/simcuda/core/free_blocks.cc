@@ -27,9 +27,7 @@ FreeBlock FreeBlocks::insert(Range range, std::uint64_t marker, Range limits) {
 
 std::optional<FreeBlock> FreeBlocks::best_fit(std::uint64_t size_bytes) const {
   const auto found = by_length_.lower_bound({size_bytes, 0, 0});
-  if (found == by_length_.end()) {
-    return std::nullopt;
-  }
+  if (found == by_length_.end()) return std::nullopt;
   return block_of(by_address_.find(std::get<2>(*found)));
 }
 
@@ -39,27 +37,19 @@ std::optional<FreeBlock> FreeBlocks::best_fit_until(std::uint64_t size_bytes,
     return std::nullopt;
   }
   const std::optional<FreeBlock> shortest = best_fit(size_bytes);
-  if (!shortest || shortest->marker <= marker_max) {
-    return shortest;
-  }
+  if (!shortest || shortest->marker <= marker_max) return shortest;
   for (const auto& [marker, lo] : by_marker_) {
-    if (marker > marker_max) {
-      break;
-    }
+    if (marker > marker_max) break;
     const auto block = by_address_.find(lo);
-    if (block->second.hi - lo >= size_bytes) {
-      return block_of(block);
-    }
+    if (block->second.hi - lo >= size_bytes) return block_of(block);
   }
   return std::nullopt;
 }
 
 std::optional<FreeBlock> FreeBlocks::latest_until(std::uint64_t marker_max) const {
-  const auto behind = by_marker_.upper_bound(marker_max);
-  if (behind == by_marker_.begin()) {
-    return std::nullopt;
-  }
-  return block_of(by_address_.find(std::prev(behind)->second));
+  const auto latest = last_up_to(by_marker_, marker_max);
+  if (latest == by_marker_.end()) return std::nullopt;
+  return block_of(by_address_.find(latest->second));
 }
 
 std::optional<FreeBlock> FreeBlocks::ending_at(std::uint64_t address) const {
@@ -72,18 +62,14 @@ std::optional<FreeBlock> FreeBlocks::ending_at(std::uint64_t address) const {
 
 std::optional<FreeBlock> FreeBlocks::starting_at(std::uint64_t address) const {
   const auto found = by_address_.find(address);
-  if (found == by_address_.end()) {
-    return std::nullopt;
-  }
+  if (found == by_address_.end()) return std::nullopt;
   return block_of(found);
 }
 
 std::optional<FreeBlock> FreeBlocks::holding(std::uint64_t address) const {
-  const auto behind = by_address_.upper_bound(address);
-  if (behind == by_address_.begin() || std::prev(behind)->second.hi <= address) {
-    return std::nullopt;
-  }
-  return block_of(std::prev(behind));
+  const auto found = last_up_to(by_address_, address);
+  if (found == by_address_.end() || found->second.hi <= address) return std::nullopt;
+  return block_of(found);
 }
 
 void FreeBlocks::remove(const FreeBlock& block) {

@@ -6,12 +6,9 @@
 namespace simcuda {
 
 Outcome GraphMemory::map(ArenaId arena, StreamId stream, std::uint64_t now_ns) {
-  Outcome outcome;
   const auto found = arenas_.find(arena);
-  if (found == arenas_.end()) {
-    outcome.status = Status::InvalidHandle;
-    return outcome;
-  }
+  if (found == arenas_.end()) return {.status = Status::InvalidHandle};
+  Outcome outcome;
   std::vector<bool> in_use(chunks_.size());
   const auto can_stay = [&](std::size_t chunk) {
     return chunk != kNoChunk && chunks_[chunk].pin_count == 0 && chunks_[chunk].stream == stream;

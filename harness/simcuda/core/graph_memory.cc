@@ -4,11 +4,6 @@
 #include <utility>
 
 namespace simcuda {
-namespace {
-
-bool overlap(Range one, Range two) { return one.lo < two.hi && two.lo < one.hi; }
-
-}  // namespace
 
 GraphMemory::GraphMemory(PhysicalMemory& memory, StreamOrder& streams, ReservedArea& area,
                          std::function<void(Work&)> on_shortage)
@@ -57,7 +52,7 @@ std::optional<std::uint64_t> GraphMemory::place(ArenaId arena, std::uint64_t siz
     for (bool moved = true; moved && candidate + rounded_bytes <= segment.range.hi;) {
       moved = false;
       for (const Range range : taken) {
-        if (!overlap({candidate, candidate + rounded_bytes}, range)) continue;
+        if (!range.overlaps({candidate, candidate + rounded_bytes})) continue;
         candidate = round_up(range.hi, kUnitBytes);
         moved = true;
       }
@@ -79,9 +74,9 @@ std::optional<std::uint64_t> GraphMemory::place(ArenaId arena, std::uint64_t siz
 }
 
 bool GraphMemory::plan_free(std::uint64_t address, ArenaId by) {
-  const auto segment = segments_.upper_bound(address);
-  if (segment == segments_.begin()) return false;
-  const ArenaId owner = std::prev(segment)->second;
+  const auto segment = last_up_to(segments_, address);
+  if (segment == segments_.end()) return false;
+  const ArenaId owner = segment->second;
   std::vector<Allocation>& allocations = arenas_.at(owner).allocations;
   const auto found = std::find_if(allocations.rbegin(), allocations.rend(),
                                   [&](const Allocation& at) { return at.range.lo == address; });
@@ -92,13 +87,11 @@ bool GraphMemory::plan_free(std::uint64_t address, ArenaId by) {
 }
 
 const GraphMemory::Arena* GraphMemory::arena_holding(std::uint64_t address) const {
-  const auto segment = segments_.upper_bound(address);
-  if (segment == segments_.begin()) return nullptr;
-  const Arena& arena = arenas_.at(std::prev(segment)->second);
-  const bool inside = std::any_of(
-      arena.segments.begin(), arena.segments.end(),
-      [&](const Segment& at) { return at.range.lo <= address && address < at.range.hi; });
-  return inside ? &arena : nullptr;
+  const auto segment = last_up_to(segments_, address);
+  if (segment == segments_.end()) return nullptr;
+  const Arena& arena = arenas_.at(segment->second);
+  const auto has_it = [&](const Segment& at) { return at.range.holds(address); };
+  return std::ranges::any_of(arena.segments, has_it) ? &arena : nullptr;
 }
 
 bool GraphMemory::holds(std::uint64_t address) const { return arena_holding(address) != nullptr; }
@@ -106,9 +99,8 @@ bool GraphMemory::holds(std::uint64_t address) const { return arena_holding(addr
 Range GraphMemory::planned_block(std::uint64_t address) const {
   const Arena* const arena = arena_holding(address);
   if (arena == nullptr) return {};
-  const auto found = std::find_if(
-      arena->allocations.rbegin(), arena->allocations.rend(),
-      [&](const Allocation& at) { return at.range.lo <= address && address < at.range.hi; });
+  const auto found = std::find_if(arena->allocations.rbegin(), arena->allocations.rend(),
+                                  [&](const Allocation& at) { return at.range.holds(address); });
   return found == arena->allocations.rend() ? Range{} : found->range;
 }
 
@@ -119,7 +111,7 @@ bool GraphMemory::begin_block(ArenaId arena, Range range) {
   }
   Block block{.hi = range.hi, .arena = arena, .chunks = {}};
   for (const Segment& segment : owner->second.segments) {
-    if (!overlap(segment.range, range)) continue;
+    if (!segment.range.overlaps(range)) continue;
     const std::uint64_t first = (range.lo - segment.range.lo) / kChunkBytes;
     const std::uint64_t last = (range.hi - 1 - segment.range.lo) / kChunkBytes;
     for (std::uint64_t i = first; i <= last; ++i) {
@@ -162,10 +154,9 @@ void GraphMemory::unpin(std::map<std::uint64_t, Block>::iterator block) {
 }
 
 Range GraphMemory::find_block(std::uint64_t address) const {
-  auto block = blocks_.upper_bound(address);
-  if (block == blocks_.begin()) return {};
-  --block;
-  return address < block->second.hi ? Range{block->first, block->second.hi} : Range{};
+  const auto block = last_up_to(blocks_, address);
+  if (block == blocks_.end() || address >= block->second.hi) return {};
+  return {block->first, block->second.hi};
 }
 
 }  // namespace simcuda

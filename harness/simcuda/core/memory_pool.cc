@@ -1,7 +1,6 @@
 #include "harness/simcuda/core/memory_pool.h"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -29,13 +28,8 @@ MemoryPool::~MemoryPool() {
 AllocationOutcome MemoryPool::allocate(std::uint64_t size_bytes, StreamId stream,
                                        std::uint64_t now_ns) {
   AllocationOutcome outcome;
-  if (size_bytes == 0) {
-    return outcome;
-  }
-  if (size_bytes > setup_.range.size_bytes()) {
-    outcome.status = Status::OutOfMemory;
-    return outcome;
-  }
+  if (size_bytes == 0) return outcome;
+  if (size_bytes > setup_.range.size_bytes()) return {.status = Status::OutOfMemory};
   outcome.size_bytes = round_up(size_bytes, kUnitBytes);
   outcome.address = place(outcome.size_bytes, stream, now_ns, outcome.work);
   if (outcome.address == 0) {
@@ -58,13 +52,20 @@ std::uint64_t MemoryPool::place(std::uint64_t size_bytes, StreamId stream, std::
   }
   std::uint64_t address = take_backed(size_bytes);
   if (address == 0 && attributes_.follow_event_dependencies) {
-    address = take_ordered(size_bytes, stream);
+    // The stream comes after the free anyway.
+    address = take_freed(size_bytes, stream, [&](const Pending& other) {
+      return streams_.ordered_behind(stream, other.stream);
+    });
+  }
+  // The host knows that the free has happened.
+  const auto seen = [&](const Pending& other) {
+    return streams_.seen(other.stream, other.last_free, now_ns);
+  };
+  if (address == 0 && attributes_.allow_opportunistic) {
+    address = take_freed(size_bytes, stream, seen);
   }
   if (address == 0 && attributes_.allow_opportunistic) {
-    address = take_seen(size_bytes, stream, now_ns);
-  }
-  if (address == 0 && attributes_.allow_opportunistic) {
-    move_seen(now_ns);
+    move_freed(seen, [](const FreeBlock&) {});
   }
   if (address == 0) {
     address = take_new(size_bytes, work);
@@ -78,22 +79,18 @@ std::uint64_t MemoryPool::place(std::uint64_t size_bytes, StreamId stream, std::
 // A block of main that has all its memory already.
 std::uint64_t MemoryPool::take_backed(std::uint64_t size_bytes) {
   const auto found = backed_main_.lower_bound({size_bytes, 0, 0});
-  if (found == backed_main_.end()) {
-    return 0;
-  }
+  if (found == backed_main_.end()) return 0;
   const std::uint64_t lo = std::get<2>(*found);
   cut_main(*main_.starting_at(lo), size_bytes);
   return lo;
 }
 
-// A block of another stream whose free the stream comes after anyway.
-std::uint64_t MemoryPool::take_ordered(std::uint64_t size_bytes, StreamId stream) {
+template <class Until>
+std::uint64_t MemoryPool::take_freed(std::uint64_t size_bytes, StreamId stream, Until until) {
   for (Pending& other : pending_) {
-    if (other.stream == stream || other.blocks.empty()) {
-      continue;
-    }
-    const Position until = streams_.ordered_behind(stream, other.stream);
-    if (const std::optional<FreeBlock> block = other.blocks.best_fit_until(size_bytes, until)) {
+    if (other.stream == stream || other.blocks.empty()) continue;
+    if (const std::optional<FreeBlock> block =
+            other.blocks.best_fit_until(size_bytes, until(other))) {
       other.blocks.cut_low_end(*block, size_bytes);
       return block->range.lo;
     }
@@ -101,31 +98,14 @@ std::uint64_t MemoryPool::take_ordered(std::uint64_t size_bytes, StreamId stream
   return 0;
 }
 
-// A block of another stream whose free the host knows to have happened.
-std::uint64_t MemoryPool::take_seen(std::uint64_t size_bytes, StreamId stream,
-                                    std::uint64_t now_ns) {
-  for (Pending& other : pending_) {
-    if (other.stream == stream || other.blocks.empty()) {
-      continue;
-    }
-    const Position until = streams_.seen(other.stream, other.last_free, now_ns);
-    if (const std::optional<FreeBlock> block = other.blocks.best_fit_until(size_bytes, until)) {
-      other.blocks.cut_low_end(*block, size_bytes);
-      return block->range.lo;
-    }
-  }
-  return 0;
-}
-
-void MemoryPool::move_seen(std::uint64_t now_ns) {
+template <class Until, class Moved>
+void MemoryPool::move_freed(Until until, Moved moved) {
   for (Pending& pending : pending_) {
-    if (pending.blocks.empty()) {
-      continue;
-    }
-    const Position until = streams_.seen(pending.stream, pending.last_free, now_ns);
-    while (const std::optional<FreeBlock> block = pending.blocks.latest_until(until)) {
+    if (pending.blocks.empty()) continue;
+    const Position last = until(pending);
+    while (const std::optional<FreeBlock> block = pending.blocks.latest_until(last)) {
       pending.blocks.remove(*block);
-      add_to_main(block->range);
+      moved(add_to_main(block->range));
     }
   }
 }
@@ -133,9 +113,7 @@ void MemoryPool::move_seen(std::uint64_t now_ns) {
 // Any block of main; memory is found for what has none.
 std::uint64_t MemoryPool::take_new(std::uint64_t size_bytes, Work& work) {
   const std::optional<FreeBlock> block = main_.best_fit(size_bytes);
-  if (!block) {
-    return 0;
-  }
+  if (!block) return 0;
   // Cut first, so that its own chunks are not taken for it.
   cut_main(*block, size_bytes);
   const Range range = {block->range.lo, block->range.lo + size_bytes};
@@ -160,9 +138,7 @@ std::uint64_t MemoryPool::take_new(std::uint64_t size_bytes, Work& work) {
 std::uint64_t MemoryPool::take_and_wait(std::uint64_t size_bytes, StreamId stream,
                                         std::uint64_t now_ns, Work& work) {
   for (Pending& other : pending_) {
-    if (other.stream == stream) {
-      continue;
-    }
+    if (other.stream == stream) continue;
     if (const std::optional<FreeBlock> block = other.blocks.best_fit(size_bytes)) {
       other.blocks.cut_low_end(*block, size_bytes);
       streams_.wait_unnoted(stream, other.stream, block->marker, now_ns);
@@ -174,28 +150,21 @@ std::uint64_t MemoryPool::take_and_wait(std::uint64_t size_bytes, StreamId strea
 }
 
 Outcome MemoryPool::deallocate_on(std::uint64_t address, StreamId stream, std::uint64_t now_ns) {
-  Outcome outcome;
   const auto block = live_.find(address);
-  if (block == live_.end()) {
-    outcome.status = Status::InvalidValue;
-    return outcome;
-  }
+  if (block == live_.end()) return {.status = Status::InvalidValue};
   const Range range = {address, address + round_up(block->second, kUnitBytes)};
   used_bytes_ -= block->second;
   live_.erase(block);
   Pending& pending = pending_of(stream);
   pending.last_free = streams_.mark(stream, now_ns);
   pending.blocks.insert(range, pending.last_free);
-  return outcome;
+  return {};
 }
 
 Outcome MemoryPool::deallocate_now(std::uint64_t address) {
-  Outcome outcome;
   const auto block = live_.find(address);
-  if (block == live_.end()) {
-    outcome.status = Status::InvalidValue;
-    return outcome;
-  }
+  if (block == live_.end()) return {.status = Status::InvalidValue};
+  Outcome outcome;
   // used_bytes_ stays, as seen on the device every time.
   const FreeBlock merged = add_to_main({address, address + round_up(block->second, kUnitBytes)});
   live_.erase(block);
@@ -204,20 +173,13 @@ Outcome MemoryPool::deallocate_now(std::uint64_t address) {
 }
 
 bool MemoryPool::collect(const FinishedThrough& finished_through, Work& work) {
-  bool moved = false;
-  for (Pending& pending : pending_) {
-    if (pending.blocks.empty()) {
-      continue;
-    }
-    const Position until = finished_through(pending.stream);
-    while (const std::optional<FreeBlock> block = pending.blocks.latest_until(until)) {
-      pending.blocks.remove(*block);
-      const FreeBlock merged = add_to_main(block->range);
-      release_until(attributes_.release_threshold_bytes, whole_chunks(merged.range), work);
-      moved = true;
-    }
-  }
-  return moved;
+  bool any_moved = false;
+  move_freed([&](const Pending& pending) { return finished_through(pending.stream); },
+             [&](const FreeBlock& merged) {
+               release_until(attributes_.release_threshold_bytes, whole_chunks(merged.range), work);
+               any_moved = true;
+             });
+  return any_moved;
 }
 
 void MemoryPool::settle(bool any_moved, bool whole_device, Work& work) {
@@ -246,12 +208,9 @@ void MemoryPool::reset_reserved_high() { reserved_bytes_high_ = reserved_bytes()
 void MemoryPool::reset_used_high() { used_bytes_high_ = used_bytes_; }
 
 Range MemoryPool::find(std::uint64_t address) const {
-  const auto behind = live_.upper_bound(address);
-  if (behind == live_.begin()) {
-    return {};
-  }
-  const auto [lo, size_bytes] = *std::prev(behind);
-  return address < lo + size_bytes ? Range{lo, lo + size_bytes} : Range{};
+  const auto block = last_up_to(live_, address);
+  if (block == live_.end() || address >= block->first + block->second) return {};
+  return {block->first, block->first + block->second};
 }
 
 std::size_t MemoryPool::free_block_count() const {
@@ -288,7 +247,7 @@ MemoryPool::Pending& MemoryPool::pending_of(StreamId stream) {
   const auto behind = std::find_if(pending_.begin(), pending_.end(), [&](const Pending& pending) {
     return known_streams_.place_of(pending.stream) > place;
   });
-  return *pending_.insert(behind, {.stream = stream, .last_free = 0, .blocks = {}});
+  return *pending_.insert(behind, {.stream = stream});
 }
 
 }  // namespace simcuda

@@ -99,20 +99,22 @@ class MemoryPool {
   struct Pending {
     StreamId stream = 0;
     Position last_free = 0;
-    FreeBlocks blocks;
+    FreeBlocks blocks = {};
   };
   Pending& pending_of(StreamId stream);
   // Steps of an allocation, in the order in which they are tried; 0 where the step finds nothing.
   [[nodiscard]] std::uint64_t place(std::uint64_t size_bytes, StreamId stream, std::uint64_t now_ns,
                                     Work& work);
   [[nodiscard]] std::uint64_t take_backed(std::uint64_t size_bytes);
-  [[nodiscard]] std::uint64_t take_ordered(std::uint64_t size_bytes, StreamId stream);
-  [[nodiscard]] std::uint64_t take_seen(std::uint64_t size_bytes, StreamId stream,
-                                        std::uint64_t now_ns);
+  // A block of another stream whose free lies no later there than `until` says of that stream.
+  template <class Until>
+  [[nodiscard]] std::uint64_t take_freed(std::uint64_t size_bytes, StreamId stream, Until until);
   [[nodiscard]] std::uint64_t take_new(std::uint64_t size_bytes, Work& work);
   [[nodiscard]] std::uint64_t take_and_wait(std::uint64_t size_bytes, StreamId stream,
                                             std::uint64_t now_ns, Work& work);
-  void move_seen(std::uint64_t now_ns);
+  // Calls `moved` with what has become of blocks that `until` lets become common.
+  template <class Until, class Moved>
+  void move_freed(Until until, Moved moved);
   // Main, with its index of backed blocks and free chunks.
   FreeBlock add_to_main(Range range);
   void index_main(const FreeBlock& block);
@@ -121,7 +123,7 @@ class MemoryPool {
   // Chunks.
   [[nodiscard]] std::uint64_t gather(std::uint64_t chunk_count, Work& work);
   void take_chunks(std::uint64_t chunk_count, std::uint64_t& gathered_count, Work& work);
-  void unmap_free_chunk(std::uint64_t chunk, Work& work);
+  void unmap_free_chunk(std::uint64_t chunk);
   void release_until(std::uint64_t limit_bytes, ChunkSpan within, Work& work);
   [[nodiscard]] ChunkSpan all_chunks() const;
   [[nodiscard]] ChunkSpan whole_chunks(Range range) const;

@@ -24,41 +24,24 @@ struct Work {
   std::uint64_t chunks_returned = 0;  // and given back to it, by any pool
   std::uint64_t host_chunks_returned = 0;  // given back to the host by its pools; in no other count
   std::uint64_t chunks_mapped = 0;         // pool chunks attached to an address (taken or moved)
-  std::uint64_t chunks_unmapped = 0;  // pool chunks detached from an address (returned or moved)
   bool served_by_slab =
       false;  // a small request was met by an existing slab; a small free kept its slab
   bool pools_gave_back = false;  // memory ran short and the other pools were asked for theirs
   bool stream_waits = false;     // the allocating stream was made to wait for another stream's free
   std::uint64_t host_wait_until_ns =
       0;  // the host waits until this virtual time; at most `now` means it did not
-
-  void add(const Work& other) {
-    pages_taken += other.pages_taken;
-    pages_returned += other.pages_returned;
-    chunks_taken += other.chunks_taken;
-    chunks_returned += other.chunks_returned;
-    host_chunks_returned += other.host_chunks_returned;
-    chunks_mapped += other.chunks_mapped;
-    chunks_unmapped += other.chunks_unmapped;
-    served_by_slab |= other.served_by_slab;
-    pools_gave_back |= other.pools_gave_back;
-    stream_waits |= other.stream_waits;
-    if (other.host_wait_until_ns > host_wait_until_ns) {
-      host_wait_until_ns = other.host_wait_until_ns;
-    }
-  }
 };
 
 struct Outcome {
   Status status = Status::Ok;
-  Work work;
+  Work work = {};
 };
 
 struct AllocationOutcome {
   Status status = Status::Ok;
   std::uint64_t address = 0;     // 0 for a request of 0 bytes and for failures
   std::uint64_t size_bytes = 0;  // what the request was rounded up to
-  Work work;
+  Work work = {};
 };
 
 }  // namespace simcuda

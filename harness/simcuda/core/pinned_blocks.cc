@@ -1,7 +1,6 @@
 // See pinned_blocks.h.
 #include "harness/simcuda/core/pinned_blocks.h"
 
-#include <iterator>
 #include <optional>
 
 #include "base/assert.h"
@@ -40,9 +39,8 @@ Range PinnedBlocks::remove(std::uint64_t address) {
   ALLOCMARK_ASSERT(block != live_.end());
   const Range range = {address, address + block->second};
   live_.erase(block);
-  const auto behind = slabs_.upper_bound(address);
-  if (behind == slabs_.begin()) return range;
-  const auto first = std::prev(behind);
+  const auto first = last_up_to(slabs_, address);
+  if (first == slabs_.end()) return range;
   const Range slab = {*first, *first + kSlabBytes};
   if (address >= slab.hi) return range;
   const FreeBlock hole = holes_.insert(range, kNoMarker, slab);

@@ -63,10 +63,8 @@ std::uint64_t MemoryPool::gather(std::uint64_t chunk_count, Work& work) {
   std::uint64_t gathered_count = 0;
   while (gathered_count < chunk_count) {
     const std::optional<std::uint64_t> chunk = free_mapped_.last_in(all_chunks());
-    if (!chunk) {
-      break;
-    }
-    unmap_free_chunk(*chunk, work);
+    if (!chunk) break;
+    unmap_free_chunk(*chunk);
     ++gathered_count;
   }
   take_chunks(chunk_count, gathered_count, work);
@@ -88,13 +86,12 @@ void MemoryPool::take_chunks(std::uint64_t chunk_count, std::uint64_t& gathered_
   }
 }
 
-void MemoryPool::unmap_free_chunk(std::uint64_t chunk, Work& work) {
+void MemoryPool::unmap_free_chunk(std::uint64_t chunk) {
   mapped_.erase(chunk);
   free_mapped_.erase(chunk);
   const std::optional<FreeBlock> block = main_.holding(setup_.range.lo + chunk * kChunkBytes);
   ALLOCMARK_ASSERT(block.has_value());
   backed_main_.erase({block->range.size_bytes(), block->order, block->range.lo});
-  ++work.chunks_unmapped;
 }
 
 void MemoryPool::release(std::uint64_t limit_bytes, Work& work) {
@@ -114,10 +111,8 @@ Outcome MemoryPool::trim(std::uint64_t keep_bytes) {
 void MemoryPool::release_until(std::uint64_t limit_bytes, ChunkSpan within, Work& work) {
   while (reserved_bytes() > limit_bytes) {
     const std::optional<std::uint64_t> chunk = free_mapped_.last_in(within);
-    if (!chunk) {
-      return;
-    }
-    unmap_free_chunk(*chunk, work);
+    if (!chunk) return;
+    unmap_free_chunk(*chunk);
     memory_.return_chunk();
     count_returned(1, work);
   }

@@ -28,21 +28,15 @@ Outcome StreamOrder::launch_gated(StreamId stream, std::uint64_t gate, std::uint
 }
 
 Outcome StreamOrder::enqueue(StreamId stream, Item item) {
+  if (!stream_exists(stream)) return {.status = Status::InvalidHandle};
   Outcome outcome;
-  if (!stream_exists(stream)) {
-    outcome.status = Status::InvalidHandle;
-    return outcome;
-  }
   see(item.issued_ns);
   begin_operation(stream);
   Stream& at = streams_[stream];
   advance(at);
   const std::size_t pending_count = at.pending.size() + at.items.size();
   if (pending_count >= pending_launches_max_) {
-    if (!at.items.empty()) {
-      outcome.status = Status::Blocked;
-      return outcome;
-    }
+    if (!at.items.empty()) return {.status = Status::Blocked};
     // The launch queue is full: the host waits until the oldest ones have ended.
     item.issued_ns = at.pending[pending_count - pending_launches_max_].finish_ns;
     outcome.work.host_wait_until_ns = item.issued_ns;

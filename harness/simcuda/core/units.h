@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 
 namespace simcuda {
 
@@ -27,7 +28,20 @@ struct Range {
   std::uint64_t hi = 0;
   [[nodiscard]] constexpr std::uint64_t size_bytes() const { return hi - lo; }
   [[nodiscard]] constexpr bool empty() const { return lo >= hi; }
+  [[nodiscard]] constexpr bool holds(std::uint64_t place) const {
+    return lo <= place && place < hi;
+  }
+  [[nodiscard]] constexpr bool overlaps(Range other) const {
+    return lo < other.hi && other.lo < hi;
+  }
 };
+
+// Of a map by address: the last entry that begins no later than `address`, or end.
+template <class Map>
+[[nodiscard]] auto last_up_to(Map& map, std::uint64_t address) {
+  const auto behind = map.upper_bound(address);
+  return behind == map.begin() ? map.end() : std::prev(behind);
+}
 
 // Whole 2 MiB pages that hold so many bytes.
 [[nodiscard]] constexpr std::uint64_t pages_of(std::uint64_t size_bytes) {

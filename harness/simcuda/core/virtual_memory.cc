@@ -21,7 +21,7 @@ bool is_range(std::uint64_t address, std::uint64_t size_bytes) {
   return is_length(size_bytes) && is_multiple(address) && address <= ~std::uint64_t{0} - size_bytes;
 }
 
-Outcome refused() { return {.status = Status::InvalidValue, .work = {}}; }
+Outcome refused() { return {.status = Status::InvalidValue}; }
 
 }  // namespace
 
@@ -30,21 +30,14 @@ VirtualMemory::VirtualMemory(PhysicalMemory& memory, DeviceHeap& heap,
     : memory_(memory), heap_(heap), on_shortage_(std::move(on_shortage)) {}
 
 AllocationOutcome VirtualMemory::reserve(std::uint64_t size_bytes, std::uint64_t alignment_bytes) {
-  AllocationOutcome outcome;
   if (!is_length(size_bytes) || (alignment_bytes & (alignment_bytes - 1)) != 0) {
-    outcome.status = Status::InvalidValue;
-    return outcome;
+    return {.status = Status::InvalidValue};
   }
   const std::optional<std::uint64_t> address =
       heap_.reserve_addresses(size_bytes, std::max(alignment_bytes, kPageBytes));
-  if (!address) {
-    outcome.status = Status::OutOfMemory;
-    return outcome;
-  }
-  outcome.address = *address;
-  outcome.size_bytes = size_bytes;
+  if (!address) return {.status = Status::OutOfMemory};
   reservations_.emplace(*address, size_bytes);
-  return outcome;
+  return {.address = *address, .size_bytes = size_bytes};
 }
 
 Outcome VirtualMemory::free_reservation(std::uint64_t address, std::uint64_t size_bytes) {
@@ -59,11 +52,8 @@ Outcome VirtualMemory::free_reservation(std::uint64_t address, std::uint64_t siz
 }
 
 HandleOutcome VirtualMemory::create(std::uint64_t size_bytes) {
+  if (!is_length(size_bytes)) return {.status = Status::InvalidValue};
   HandleOutcome outcome;
-  if (!is_length(size_bytes)) {
-    outcome.status = Status::InvalidValue;
-    return outcome;
-  }
   const std::uint64_t page_count = size_bytes / kPageBytes;
   if (!memory_.take_pages(page_count)) {
     on_shortage_(outcome.work);
@@ -79,38 +69,26 @@ HandleOutcome VirtualMemory::create(std::uint64_t size_bytes) {
 }
 
 HandleOutcome VirtualMemory::adopt(std::uint64_t size_bytes) {
-  HandleOutcome outcome;
-  if (!is_length(size_bytes)) {
-    outcome.status = Status::InvalidValue;
-    return outcome;
-  }
-  outcome.handle = next_handle_++;
-  handles_.emplace(outcome.handle,
+  if (!is_length(size_bytes)) return {.status = Status::InvalidValue};
+  handles_.emplace(next_handle_,
                    Memory{.size_bytes = size_bytes, .handle_count = 1, .is_adopted = true});
-  return outcome;
+  return {.handle = next_handle_++};
 }
 
 Outcome VirtualMemory::release(MemoryHandle handle) {
-  Outcome outcome;
   const auto found = handles_.find(handle);
-  if (found == handles_.end() || found->second.handle_count == 0) {
-    return refused();
-  }
+  if (found == handles_.end() || found->second.handle_count == 0) return refused();
+  Outcome outcome;
   --found->second.handle_count;
   drop_if_unused(handle, outcome.work);
   return outcome;
 }
 
 HandleOutcome VirtualMemory::retain(std::uint64_t address) {
-  HandleOutcome outcome;
   const Mapping mapping = find(address);
-  if (mapping.handle == 0) {
-    outcome.status = Status::InvalidValue;
-    return outcome;
-  }
+  if (mapping.handle == 0) return {.status = Status::InvalidValue};
   ++handles_.at(mapping.handle).handle_count;
-  outcome.handle = mapping.handle;
-  return outcome;
+  return {.handle = mapping.handle};
 }
 
 Outcome VirtualMemory::map(std::uint64_t address, std::uint64_t size_bytes,
@@ -121,22 +99,16 @@ Outcome VirtualMemory::map(std::uint64_t address, std::uint64_t size_bytes,
     return refused();
   }
   const Range range = {address, address + size_bytes};
-  if (!in_one_chunk(range) || has_mapping(range) || heap_.has_memory(range)) {
-    return refused();
-  }
+  if (!in_one_chunk(range) || has_mapping(range) || heap_.has_memory(range)) return refused();
   ++found->second.mapping_count;
   mappings_.emplace(address, Mapping{.range = range, .handle = handle});
   return {};
 }
 
 Outcome VirtualMemory::unmap(std::uint64_t address, std::uint64_t size_bytes) {
-  if (!is_range(address, size_bytes)) {
-    return refused();
-  }
+  if (!is_range(address, size_bytes)) return refused();
   const Range range = {address, address + size_bytes};
-  if (!in_one_chunk(range) || cuts_mapping(range)) {
-    return refused();
-  }
+  if (!in_one_chunk(range) || cuts_mapping(range)) return refused();
   Outcome outcome;
   auto at = mappings_.lower_bound(range.lo);
   while (at != mappings_.end() && at->first < range.hi) {
@@ -148,36 +120,31 @@ Outcome VirtualMemory::unmap(std::uint64_t address, std::uint64_t size_bytes) {
   return outcome;
 }
 
-Outcome VirtualMemory::set_access(std::uint64_t address, std::uint64_t size_bytes, Access access) {
-  if (!is_range(address, size_bytes) || !whole_mappings({address, address + size_bytes})) {
-    return refused();
-  }
-  for (auto at = mappings_.find(address); at != mappings_.end() && at->first < address + size_bytes;
-       ++at) {
-    at->second.access = access;
+template <class Change>
+Outcome VirtualMemory::change_mappings(Range range, Change change) {
+  if (!is_range(range.lo, range.size_bytes()) || !whole_mappings(range)) return refused();
+  for (auto at = mappings_.find(range.lo); at != mappings_.end() && at->first < range.hi; ++at) {
+    change(at->second);
   }
   return {};
+}
+
+Outcome VirtualMemory::set_access(std::uint64_t address, std::uint64_t size_bytes, Access access) {
+  return change_mappings({address, address + size_bytes},
+                         [&](Mapping& mapping) { mapping.access = access; });
 }
 
 Outcome VirtualMemory::set_peer_access(std::uint64_t address, std::uint64_t size_bytes,
                                        unsigned peer, Access access) {
-  if (!is_range(address, size_bytes) || !whole_mappings({address, address + size_bytes})) {
-    return refused();
-  }
-  for (auto at = mappings_.find(address); at != mappings_.end() && at->first < address + size_bytes;
-       ++at) {
-    std::uint32_t& all = at->second.peer_access;
+  return change_mappings({address, address + size_bytes}, [&](Mapping& mapping) {
+    std::uint32_t& all = mapping.peer_access;
     all = (all & ~(3u << 2 * peer)) | static_cast<std::uint32_t>(access) << 2 * peer;
-  }
-  return {};
+  });
 }
 
 Mapping VirtualMemory::find(std::uint64_t address) const {
-  const auto behind = mappings_.upper_bound(address);
-  if (behind == mappings_.begin() || std::prev(behind)->second.range.hi <= address) {
-    return {};
-  }
-  return std::prev(behind)->second;
+  const auto found = last_up_to(mappings_, address);
+  return found == mappings_.end() || found->second.range.hi <= address ? Mapping{} : found->second;
 }
 
 std::uint64_t VirtualMemory::handle_bytes(MemoryHandle handle) const {
@@ -191,12 +158,10 @@ bool VirtualMemory::reserved(std::uint64_t address) const {
 
 VirtualMemory::Reservations::const_iterator VirtualMemory::reservation_at(
     std::uint64_t address) const {
-  const auto behind = reservations_.upper_bound(address);
-  if (behind == reservations_.begin()) {
-    return reservations_.end();
-  }
-  const auto found = std::prev(behind);
-  return address < found->first + found->second ? found : reservations_.end();
+  const auto found = last_up_to(reservations_, address);
+  return found != reservations_.end() && address < found->first + found->second
+             ? found
+             : reservations_.end();
 }
 
 // A range that begins in a reservation may reach to the end of its chunk, through other
@@ -225,9 +190,7 @@ bool VirtualMemory::whole_mappings(Range range) const {
   std::uint64_t covered_to = range.lo;
   for (auto at = mappings_.find(range.lo); at != mappings_.end() && at->first == covered_to; ++at) {
     covered_to = at->second.range.hi;
-    if (covered_to >= range.hi) {
-      break;
-    }
+    if (covered_to >= range.hi) break;
   }
   return covered_to == range.hi && in_one_chunk(range);
 }

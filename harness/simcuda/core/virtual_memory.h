@@ -19,7 +19,7 @@ using MemoryHandle = std::uint64_t;  // never reused; 0 is none
 struct HandleOutcome {
   Status status = Status::Ok;
   MemoryHandle handle = 0;
-  Work work;
+  Work work = {};
 };
 
 enum class Access : std::uint8_t { None, Read, ReadWrite };
@@ -92,6 +92,10 @@ class VirtualMemory {
   // The reservation that holds `address`, or end.
   [[nodiscard]] Reservations::const_iterator reservation_at(std::uint64_t address) const;
   [[nodiscard]] bool in_one_chunk(Range range) const;
+  // Calls `change` for all mappings of the range; refused where they do not cover it as set_access
+  // wants.
+  template <class Change>
+  [[nodiscard]] Outcome change_mappings(Range range, Change change);
   [[nodiscard]] bool has_mapping(Range range) const;
   [[nodiscard]] bool cuts_mapping(Range range) const;
   [[nodiscard]] bool whole_mappings(Range range) const;
