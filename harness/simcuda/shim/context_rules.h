@@ -2,9 +2,9 @@
 // runtime make the device's primary context current, and which of the driver's fail without one.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <string_view>
+
+#include "harness/simcuda/shim/name_list.h"
 
 namespace simcuda {
 
@@ -12,55 +12,36 @@ namespace simcuda {
 // tests of them have it. All its other functions make the primary context current; cudaSetDevice
 // does so itself.
 constexpr bool runtime_makes_context(std::string_view name) {
-  constexpr std::array<std::string_view, 26> kNeedNone = {"cudaDeviceCanAccessPeer",
-                                                          "cudaDeviceGetAttribute",
-                                                          "cudaDeviceGetByPCIBusId",
-                                                          "cudaDeviceGetDefaultMemPool",
-                                                          "cudaDeviceGetMemPool",
-                                                          "cudaDeviceGetP2PAttribute",
-                                                          "cudaDeviceGetPCIBusId",
-                                                          "cudaDeviceReset",
-                                                          "cudaDeviceSetMemPool",
-                                                          "cudaDriverGetVersion",
-                                                          "cudaGetDevice",
-                                                          "cudaGetDeviceCount",
-                                                          "cudaGetDeviceFlags",
-                                                          "cudaGetDeviceProperties",
-                                                          "cudaGetDriverEntryPoint",
-                                                          "cudaGetDriverEntryPointByVersion",
-                                                          "cudaGetLastError",
-                                                          "cudaInitDevice",
-                                                          "cudaMemGetDefaultMemPool",
-                                                          "cudaMemGetMemPool",
-                                                          "cudaMemSetMemPool",
-                                                          "cudaPeekAtLastError",
-                                                          "cudaPointerGetAttributes",
-                                                          "cudaRuntimeGetVersion",
-                                                          "cudaSetDevice",
-                                                          "cudaSetDeviceFlags"};
-  return !name.starts_with("cudaMemPool") && std::ranges::find(kNeedNone, name) == kNeedNone.end();
+  return !name.starts_with("cudaMemPool") &&
+         !is_one_of(name, "cudaDeviceCanAccessPeer", "cudaDeviceGetAttribute",
+                    "cudaDeviceGetByPCIBusId", "cudaDeviceGetDefaultMemPool",
+                    "cudaDeviceGetMemPool", "cudaDeviceGetP2PAttribute", "cudaDeviceGetPCIBusId",
+                    "cudaDeviceReset", "cudaDeviceSetMemPool", "cudaDriverGetVersion",
+                    "cudaGetDevice", "cudaGetDeviceCount", "cudaGetDeviceFlags",
+                    "cudaGetDeviceProperties", "cudaGetDriverEntryPoint",
+                    "cudaGetDriverEntryPointByVersion", "cudaGetLastError", "cudaInitDevice",
+                    "cudaMemGetDefaultMemPool", "cudaMemGetMemPool", "cudaMemSetMemPool",
+                    "cudaPeekAtLastError", "cudaPointerGetAttributes", "cudaRuntimeGetVersion",
+                    "cudaSetDevice", "cudaSetDeviceFlags");
 }
 
 // What works on the current context: its memory, what is made in it, itself. Handles bring their
 // context along, and so do devices: memory of pools is taken in a stream.
 constexpr bool driver_needs_context(std::string_view name) {
-  constexpr std::array<std::string_view, 14> kNeedOne = {
-      "cuCtxGetDevice",      "cuCtxSynchronize",   "cuCtxGetFlags",        "cuCtxGetLimit",
-      "cuCtxSetLimit",       "cuCtxSetFlags",      "cuMemGetInfo",         "cuMemFreeHost",
-      "cuEventCreate",       "cuLibraryGetModule", "cuMemGetAddressRange", "cuMemHostRegister",
-      "cuMemHostUnregister", "cuMemHostAlloc"};
   if (name == "cuMemAllocAsync" || name == "cuMemAllocFromPoolAsync") return false;
   return name.starts_with("cuMemAlloc") || name.starts_with("cuMemcpy") ||
          name.starts_with("cuMemset") || name.starts_with("cuStreamCreate") ||
-         name.starts_with("cuModuleLoad") || std::ranges::find(kNeedOne, name) != kNeedOne.end();
+         name.starts_with("cuModuleLoad") ||
+         is_one_of(name, "cuCtxGetDevice", "cuCtxSynchronize", "cuCtxGetFlags", "cuCtxGetLimit",
+                   "cuCtxSetLimit", "cuCtxSetFlags", "cuMemGetInfo", "cuMemFreeHost",
+                   "cuEventCreate", "cuLibraryGetModule", "cuMemGetAddressRange",
+                   "cuMemHostRegister", "cuMemHostUnregister", "cuMemHostAlloc");
 }
 
 // Before cuInit nothing else works.
 constexpr bool driver_needs_init(std::string_view name) {
-  constexpr std::array<std::string_view, 6> kNeedNone = {"cuInit",           "cuDriverGetVersion",
-                                                         "cuGetProcAddress", "cuGetExportTable",
-                                                         "cuGetErrorName",   "cuGetErrorString"};
-  return std::ranges::find(kNeedNone, name) == kNeedNone.end();
+  return !is_one_of(name, "cuInit", "cuDriverGetVersion", "cuGetProcAddress", "cuGetExportTable",
+                    "cuGetErrorName", "cuGetErrorString");
 }
 
 }  // namespace simcuda

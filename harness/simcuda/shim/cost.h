@@ -12,60 +12,11 @@
 
 namespace simcuda {
 
-// Every modelled cost, with its name in the profile in cost.cc. Sizes are bytes unless said
-// otherwise.
+// Every modelled cost.
 enum class CostId : std::uint8_t {
-  Malloc,             // takes pages from the device; level = the device's bytes in use
-  MallocSlab,         // served by an existing slab; size = quick calls in a row, see charge_slab
-  MallocFailed,       // out of memory
-  WaitForClean,       // more is needed than what has been cleaned since it was freed
-  Free,               // gives pages back; level = the device's bytes in use
-  FreeSlab,           // small block whose slab stays; size as above
-  MallocAsync,        // served without new memory; level = free blocks of the pools
-  MallocAsyncChunks,  // size = number of 32 MiB chunks mapped, be they new or moved; level = the
-                      // device's bytes in use
-  FreeAsync,          // level as of MallocAsync
-  ReleaseChunks,      // at synchronisation or trim; size = number of chunks given back
-  StreamSynchronize,
-  DeviceSynchronize,
-  EventSynchronize,
-  EventCreate,
-  EventDestroy,
-  EventRecord,
-  EventQuery,
-  EventQueryNotReady,
-  StreamQuery,
-  StreamQueryNotReady,
-  StreamWaitEvent,
-  StreamCreate,
-  StreamDestroy,
-  Launch,
-  MemGetInfo,
-  MemsetAsync,
-  MemcpyHostToDevice,
-  MemcpyDeviceToHost,
-  MemcpyOnDevice,  // until it is done; also the device time of device-side copies
-  MemsetOnDevice,  // until it is done; also the device time of memsets
-  MallocHost,
-  FreeHost,
-  GetDevice,
-  SetDevice,
-  GetLastError,
-  GetDeviceProperties,
-  DeviceGetAttribute,
-  PointerGetAttributes,
-  PoolGetAttribute,
-  PoolSetAttribute,
-  PoolTrim,
-  PoolCreate,
-  PoolDestroy,
-  AddressReserve,
-  AddressFree,
-  MemCreate,  // level = the device's bytes in use
-  MemRelease,
-  MemMap,
-  MemUnmap,
-  MemSetAccess,  // per mapping in the range; size = the mapping's bytes
+#define COST(id, name) id,
+#include "harness/simcuda/shim/costs.inc"
+#undef COST
   Count_,
 };
 inline constexpr std::size_t kCostCount = static_cast<std::size_t>(CostId::Count_);

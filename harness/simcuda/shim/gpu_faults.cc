@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/name_list.h"
 #include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
 
@@ -34,23 +35,20 @@ struct GpuPlan {
 };
 GpuPlan& gpu_plan() { return made_once<GpuPlan>(); }
 
-constexpr std::array<std::string_view, 22> kKeys = {"lost_at",         "lost_file",
-                                                    "hang_at",         "leak_every",
-                                                    "corrupt_view",    "ecc_corrected",
-                                                    "ecc_mode",        "retired_pages",
-                                                    "remap_failed",    "throttle",
-                                                    "ecc_uncorrected", "foreign_bytes",
-                                                    "celsius",         "xid",
-                                                    "sm_mhz",          "pcie_width",
-                                                    "no_permission",   "nvml_error",
-                                                    "power_limit_mw",  "slow_percent",
-                                                    "after_s",         "slow_percent_per_hour"};
+bool is_key(std::string_view name) {
+  return is_one_of(name, "lost_at", "lost_file", "hang_at", "leak_every", "corrupt_view",
+                   "ecc_corrected", "ecc_mode", "retired_pages", "remap_failed", "throttle",
+                   "ecc_uncorrected", "foreign_bytes", "celsius", "xid", "sm_mhz", "pcie_width",
+                   "no_permission", "nvml_error", "power_limit_mw", "slow_percent", "after_s",
+                   "slow_percent_per_hour");
+}
 
 // Calls that concern no GPU, or only ask which one is meant.
-constexpr std::array<std::string_view, 8> kCallsWithoutGpu = {
-    "cudaSetDevice",         "cudaGetDevice",          "cudaGetDeviceCount",
-    "cudaGetLastError",      "cudaPeekAtLastError",    "cudaRuntimeGetVersion",
-    "cudaDeviceGetPCIBusId", "cudaDeviceGetByPCIBusId"};
+bool needs_no_gpu(std::string_view name) {
+  return is_one_of(name, "cudaSetDevice", "cudaGetDevice", "cudaGetDeviceCount", "cudaGetLastError",
+                   "cudaPeekAtLastError", "cudaRuntimeGetVersion", "cudaDeviceGetPCIBusId",
+                   "cudaDeviceGetByPCIBusId");
+}
 
 std::uint64_t number_of(const std::string& text) {
   std::uint64_t value = 0;
@@ -122,8 +120,7 @@ void add_gpu_faults(std::string_view text) {
     const std::string_view key = whole ? entry.substr(colon + 1, equals - colon - 1) : "";
     const std::string value(whole ? entry.substr(equals + 1) : "");
     const std::uint64_t gpu = whole ? number_of(std::string(entry.substr(0, colon))) : 0;
-    if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end() ||
-        !(is_number(value) || value.starts_with('/')) || gpu >= kDeviceCountMax) {
+    if (!is_key(key) || !(is_number(value) || value.starts_with('/')) || gpu >= kDeviceCountMax) {
       throw std::runtime_error(
           "SIMCUDA_GPU_FAULTS: wanted GPU:KEY=NUMBER or GPU:KEY=/FILE, separated by ';', with the "
           "keys of simcu.h, got '" +
@@ -142,8 +139,7 @@ std::uint64_t gpu_value(int gpu, std::string_view key, std::uint64_t fallback) {
 }
 
 int next_gpu_fault(int gpu, std::string_view api) {
-  if (gpu < 0 || gpu >= kDeviceCountMax ||
-      std::find(kCallsWithoutGpu.begin(), kCallsWithoutGpu.end(), api) != kCallsWithoutGpu.end()) {
+  if (gpu < 0 || gpu >= kDeviceCountMax || needs_no_gpu(api)) {
     return 0;
   }
   bool hangs = false;

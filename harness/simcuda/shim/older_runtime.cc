@@ -3,13 +3,12 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <string_view>
 
 #include "harness/simcuda/shim/function_names.h"
 #include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/name_list.h"
 
 namespace simcuda {
 namespace {
@@ -18,24 +17,18 @@ constexpr unsigned kOurMajor = CUDART_VERSION / 1000;
 constexpr unsigned kOlderMajor = 12;
 
 // Functions that changed from CUDA 12 to 13. CUDA 13 took over CUDA 12's `_v2` under the plain
-// name, except for the two of kChangedTwice.
-constexpr std::array<std::string_view, 14> kChanged = {"cudaEventElapsedTime",
-                                                       "cudaGetDeviceProperties",
-                                                       "cudaGraphAddDependencies",
-                                                       "cudaGraphAddNode",
-                                                       "cudaGraphGetEdges",
-                                                       "cudaGraphNodeGetDependencies",
-                                                       "cudaGraphNodeGetDependentNodes",
-                                                       "cudaGraphRemoveDependencies",
-                                                       "cudaMemAdvise",
-                                                       "cudaMemPrefetchAsync",
-                                                       "cudaSignalExternalSemaphoresAsync",
-                                                       "cudaStreamGetCaptureInfo",
-                                                       "cudaStreamUpdateCaptureDependencies",
-                                                       "cudaWaitExternalSemaphoresAsync"};
-
-constexpr std::array<std::string_view, 2> kChangedTwice = {"cudaGetDeviceProperties",
-                                                           "cudaStreamGetCaptureInfo"};
+// name, except for two.
+bool has_changed(std::string_view name) {
+  return is_one_of(name, "cudaEventElapsedTime", "cudaGetDeviceProperties",
+                   "cudaGraphAddDependencies", "cudaGraphAddNode", "cudaGraphGetEdges",
+                   "cudaGraphNodeGetDependencies", "cudaGraphNodeGetDependentNodes",
+                   "cudaGraphRemoveDependencies", "cudaMemAdvise", "cudaMemPrefetchAsync",
+                   "cudaSignalExternalSemaphoresAsync", "cudaStreamGetCaptureInfo",
+                   "cudaStreamUpdateCaptureDependencies", "cudaWaitExternalSemaphoresAsync");
+}
+bool has_changed_twice(std::string_view name) {
+  return is_one_of(name, "cudaGetDeviceProperties", "cudaStreamGetCaptureInfo");
+}
 
 struct OlderLibrary {
   std::atomic<bool> was_tried{false};
@@ -89,11 +82,8 @@ void* function_for_runtime(unsigned version, const std::string& name) {
   void* const older = older_library().handle;
   if (void* const found = dlsym(older, name.c_str()); found != nullptr) return found;
   const NameParts parts = parts_of(name);
-  const auto is_in = [&](const auto& names) {
-    return std::find(names.begin(), names.end(), parts.name) != names.end();
-  };
-  if (!is_in(kChanged)) return own_function(name);
-  if (!parts.is_second || is_in(kChangedTwice)) return nullptr;
+  if (!has_changed(parts.name)) return own_function(name);
+  if (!parts.is_second || has_changed_twice(parts.name)) return nullptr;
   return own_function(std::string(parts.name) + std::string(parts.variant));
 }
 
