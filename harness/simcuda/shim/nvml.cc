@@ -22,10 +22,10 @@ struct NvmlUtilization {
 // The fields that every version of the structure begins with; later versions add a health mask.
 struct NvmlFabricInfo {
   unsigned version;  // low 24 bits: bytes of the caller's structure
-  unsigned char cluster_uuid[16];
-  int status;
-  unsigned clique_id;
-  unsigned char state;
+  unsigned char cluster_uuid[16] = {};
+  int status = kSuccess;
+  unsigned clique_id = 0;
+  unsigned char state = 0;
 };
 constexpr unsigned kVersionSizeMask = 0xffffff;
 
@@ -49,12 +49,8 @@ struct NvmlPciInfo {
 enum NvmlClock : int { kGraphicsClock, kSmClock, kMemoryClock, kVideoClock, kClockCount };
 
 NvmlReturn give_text(char* text, unsigned length, const std::string& value) {
-  if (text == nullptr) {
-    return kInvalidArgument;
-  }
-  if (length <= value.size()) {
-    return kInsufficientSize;
-  }
+  if (text == nullptr) return kInvalidArgument;
+  if (length <= value.size()) return kInsufficientSize;
   std::memcpy(text, value.c_str(), value.size() + 1);
   return kSuccess;
 }
@@ -63,6 +59,17 @@ int attribute(const SimulatedDevice& device, int id) {
   int value = 0;
   static_cast<void>(device_attribute(device, id, value));
   return value;
+}
+
+// Gives the handle of the first GPU that `is_meant` says yes to.
+template <class IsMeant>
+NvmlReturn find_handle(NvmlDevice** handle, IsMeant is_meant) {
+  for (int i = 0; i < node_device_count(); ++i) {
+    if (!is_meant(*node_device_at(i))) continue;
+    *handle = &nvml_devices[static_cast<std::size_t>(i)];
+    return kSuccess;
+  }
+  return kNotFound;
 }
 
 unsigned clock_mhz(const SimulatedDevice& device, int clock) {
@@ -76,21 +83,15 @@ unsigned clock_mhz(const SimulatedDevice& device, int clock) {
 
 std::array<NvmlDevice, kDeviceCountMax> nvml_devices = [] {
   std::array<NvmlDevice, kDeviceCountMax> all{};
-  for (int i = 0; i < kDeviceCountMax; ++i) {
-    all[static_cast<std::size_t>(i)].index = i;
-  }
+  for (int i = 0; NvmlDevice & device : all) device.index = i++;
   return all;
 }();
 
 extern "C" {
 
 NVML_EXPORT int nvmlInit_v2() {
-  if ((slow_reasons.load() & kNotStarted) != 0) {
-    start_library();
-  }
-  if ((slow_reasons.load() & kStartFailed) != 0) {
-    return kUninitialized;
-  }
+  start_if_needed();
+  if ((slow_reasons.load() & kStartFailed) != 0) return kUninitialized;
   return static_cast<int>(gpu_value(0, "nvml_error", kSuccess));
 }
 NVML_EXPORT int nvmlInit() { return nvmlInit_v2(); }
@@ -123,32 +124,23 @@ NVML_EXPORT const char* nvmlErrorString(int error) {
 }
 
 NVML_EXPORT int nvmlDeviceGetCount_v2(unsigned* count) {
-  if (count == nullptr) {
-    return kInvalidArgument;
-  }
+  if (count == nullptr) return kInvalidArgument;
   *count = static_cast<unsigned>(node_device_count());
   return kSuccess;
 }
 
 NVML_EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, NvmlDevice** handle) {
-  if (handle == nullptr || node_device_at(static_cast<int>(index)) == nullptr) {
+  if (handle == nullptr || node_device_at(static_cast<int>(index)) == nullptr)
     return kInvalidArgument;
-  }
   *handle = &nvml_devices[index];
   return gpu_is_lost(static_cast<int>(index)) ? kGpuIsLost : kSuccess;
 }
 
 NVML_EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, NvmlDevice** handle) {
-  if (bus_id == nullptr || handle == nullptr) {
-    return kInvalidArgument;
-  }
-  for (int i = 0; i < node_device_count(); ++i) {
-    if (same_pci_bus_id(*node_device_at(i), bus_id)) {
-      *handle = &nvml_devices[static_cast<std::size_t>(i)];
-      return gpu_is_lost(i) ? kGpuIsLost : kSuccess;
-    }
-  }
-  return kNotFound;
+  if (bus_id == nullptr || handle == nullptr) return kInvalidArgument;
+  const NvmlReturn found = find_handle(
+      handle, [&](const SimulatedDevice& device) { return same_pci_bus_id(device, bus_id); });
+  return found == kSuccess && gpu_is_lost((*handle)->index) ? kGpuIsLost : found;
 }
 
 // Old names without suffix.
@@ -161,16 +153,9 @@ NVML_EXPORT int nvmlDeviceGetHandleByPciBusId(const char* bus_id, NvmlDevice** h
 }
 
 NVML_EXPORT int nvmlDeviceGetHandleByUUID(const char* uuid, NvmlDevice** handle) {
-  if (uuid == nullptr || handle == nullptr) {
-    return kInvalidArgument;
-  }
-  for (int i = 0; i < node_device_count(); ++i) {
-    if (device_uuid_text(*node_device_at(i)) == uuid) {
-      *handle = &nvml_devices[static_cast<std::size_t>(i)];
-      return kSuccess;
-    }
-  }
-  return kNotFound;
+  if (uuid == nullptr || handle == nullptr) return kInvalidArgument;
+  return find_handle(
+      handle, [&](const SimulatedDevice& device) { return device_uuid_text(device) == uuid; });
 }
 
 NVML_EXPORT int nvmlDeviceGetIndex(NvmlDevice* handle, unsigned* index) {
@@ -200,9 +185,7 @@ NVML_EXPORT int nvmlDeviceGetVbiosVersion(NvmlDevice* handle, char* version, uns
 
 NVML_EXPORT int nvmlDeviceGetPciInfo_v3(NvmlDevice* handle, NvmlPciInfo* info) {
   const SimulatedDevice* device = find(handle);
-  if (device == nullptr || info == nullptr) {
-    return kInvalidArgument;
-  }
+  if (device == nullptr || info == nullptr) return kInvalidArgument;
   *info = {};
   const std::string id = pci_bus_id(*device);
   std::snprintf(info->bus_id_legacy, sizeof info->bus_id_legacy, "%s", id.c_str());
@@ -231,9 +214,7 @@ NVML_EXPORT int nvmlSystemGetCudaDriverVersion(int* version) {
 }
 
 NVML_EXPORT int nvmlDeviceGetMaxClockInfo(NvmlDevice* handle, int clock, unsigned* mhz) {
-  if (clock < 0 || clock >= kClockCount) {
-    return kInvalidArgument;
-  }
+  if (clock < 0 || clock >= kClockCount) return kInvalidArgument;
   return give_number(handle, mhz,
                      [&](const SimulatedDevice& device) { return clock_mhz(device, clock); });
 }
@@ -265,10 +246,10 @@ NVML_EXPORT int nvmlDeviceGetPowerManagementLimit(NvmlDevice* handle, unsigned* 
 }
 
 NVML_EXPORT int nvmlDeviceGetPersistenceMode(NvmlDevice* handle, int* mode) {
-  return give_number(handle, mode, [](const SimulatedDevice&) { return 1; });
+  return give_number(handle, mode, 1);
 }
 NVML_EXPORT int nvmlDeviceGetComputeMode(NvmlDevice* handle, int* mode) {
-  return give_number(handle, mode, [](const SimulatedDevice&) { return 0; });
+  return give_number(handle, mode, 0);
 }
 NVML_EXPORT int nvmlDeviceGetMigMode(NvmlDevice*, unsigned*, unsigned*) { return kNotSupported; }
 
@@ -276,10 +257,8 @@ NVML_EXPORT int nvmlDeviceGetMigMode(NvmlDevice*, unsigned*, unsigned*) { return
 // is asked (a kind of access) makes no difference.
 NVML_EXPORT int nvmlDeviceGetP2PStatus(NvmlDevice* handle, NvmlDevice* other, int /*kind*/,
                                        int* status) {
-  if (find(other) == nullptr) {
-    return kInvalidArgument;
-  }
-  return give_number(handle, status, [](const SimulatedDevice&) { return kSuccess; });
+  if (find(other) == nullptr) return kInvalidArgument;
+  return give_number(handle, status, kSuccess);
 }
 
 // A simulated GPU has no NVLink and belongs to no fabric.
@@ -303,33 +282,26 @@ NVML_EXPORT int nvmlDeviceGetGpuFabricInfoV(NvmlDevice* handle, NvmlFabricInfo* 
       (info->version & kVersionSizeMask) < sizeof(NvmlFabricInfo)) {
     return kInvalidArgument;
   }
-  *info = {
-      .version = info->version, .cluster_uuid = {}, .status = kSuccess, .clique_id = 0, .state = 0};
+  *info = {.version = info->version};
   return kSuccess;
 }
 
 // It computes nothing that is confidential.
 NVML_EXPORT int nvmlSystemGetConfComputeState(NvmlConfidential* state) {
-  if (state == nullptr) {
-    return kInvalidArgument;
-  }
+  if (state == nullptr) return kInvalidArgument;
   *state = {};
   return kSuccess;
 }
 
 // A value that no file here gives is "not supported", each in its own place; the call is not.
 NVML_EXPORT int nvmlDeviceGetFieldValues(NvmlDevice* handle, int count, NvmlFieldValue* values) {
-  if (find(handle) == nullptr || count <= 0 || values == nullptr) {
-    return kInvalidArgument;
-  }
-  for (int i = 0; i < count; ++i) {
-    values[i].result = kNotSupported;
-  }
+  if (find(handle) == nullptr || count <= 0 || values == nullptr) return kInvalidArgument;
+  for (int i = 0; i < count; ++i) values[i].result = kNotSupported;
   return kSuccess;
 }
 
 NVML_EXPORT int nvmlDeviceGetUtilizationRates(NvmlDevice* handle, NvmlUtilization* utilization) {
-  return give_number(handle, utilization, [](const SimulatedDevice&) { return NvmlUtilization{}; });
+  return give_number(handle, utilization, NvmlUtilization{});
 }
 
 NVML_EXPORT int nvmlDeviceGetCudaComputeCapability(NvmlDevice* handle, int* major, int* minor) {

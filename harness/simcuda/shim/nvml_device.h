@@ -40,7 +40,7 @@ struct NvmlMemoryV2 {
 };
 struct NvmlProcess {  // version 1, what the unversioned symbol fills
   unsigned process_id;
-  unsigned long long used_bytes;
+  unsigned long long used_bytes = 0;
 };
 struct NvmlProcessV3 {
   unsigned process_id;
@@ -55,16 +55,22 @@ struct NvmlProcessV3 {
   return ours ? node_device_at(handle->index) : nullptr;
 }
 
+// Whether the GPU can be asked for what goes to `out`.
+[[nodiscard]] inline NvmlReturn check_device(const NvmlDevice* handle, const void* out) {
+  const SimulatedDevice* device = find(handle);
+  if (device == nullptr || out == nullptr) return kInvalidArgument;
+  return gpu_is_lost(device->node_index) ? kGpuIsLost : kSuccess;
+}
+
+// `value`: what is given, or a function of the device that says it.
 template <class Number, class Value>
 NvmlReturn give_number(const NvmlDevice* handle, Number* out, Value value) {
-  SimulatedDevice* device = find(handle);
-  if (device == nullptr || out == nullptr) {
-    return kInvalidArgument;
+  if (const NvmlReturn refused = check_device(handle, out); refused != kSuccess) return refused;
+  if constexpr (requires(const SimulatedDevice& device) { value(device); }) {
+    *out = static_cast<Number>(value(*find(handle)));
+  } else {
+    *out = static_cast<Number>(value);
   }
-  if (gpu_is_lost(device->node_index)) {
-    return kGpuIsLost;
-  }
-  *out = static_cast<Number>(value(*device));
   return kSuccess;
 }
 

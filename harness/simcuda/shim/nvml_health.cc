@@ -40,7 +40,7 @@ struct EventSets {
 struct NvmlEvent {
   NvmlDevice* device;
   unsigned long long type, data;
-  unsigned gpu_instance, compute_instance;
+  unsigned gpu_instance = 0, compute_instance = 0;
 };
 
 std::uint64_t foreign_bytes(const NvmlDevice* handle) {
@@ -54,9 +54,13 @@ NvmlReturn permission(const NvmlDevice* handle) {
              : kSuccess;
 }
 
-std::vector<NvmlProcess> processes_on(NvmlDevice* handle, const NvmlMemory& memory) {
-  std::vector<NvmlProcess> all = {
-      {.process_id = static_cast<unsigned>(getpid()), .used_bytes = memory.used_bytes}};
+std::vector<NvmlProcess> processes_on(NvmlDevice* handle) {
+  std::vector<NvmlProcess> all = {{.process_id = static_cast<unsigned>(getpid())}};
+  {
+    SimulatedDevice& device = *find(handle);
+    const std::lock_guard lock(device.mutex);
+    all.front().used_bytes = device.core.total_bytes() - device.core.free_bytes();
+  }
   if (const std::uint64_t bytes = foreign_bytes(handle); bytes != 0) {
     all.push_back({.process_id = kForeignProcessId, .used_bytes = bytes});
   }
@@ -66,24 +70,11 @@ std::vector<NvmlProcess> processes_on(NvmlDevice* handle, const NvmlMemory& memo
 // Fills `out` with `count` entries at most; NVML's way to say that there are more.
 template <class Process>
 int give_processes(NvmlDevice* handle, unsigned* count, Process* out) {
-  SimulatedDevice* device = find(handle);
-  if (count == nullptr || device == nullptr) {
-    return kInvalidArgument;
-  }
-  if (gpu_is_lost(device->node_index)) {
-    return kGpuIsLost;
-  }
-  NvmlMemory memory{};
-  {
-    const std::lock_guard lock(device->mutex);
-    memory.used_bytes = device->core.total_bytes() - device->core.free_bytes();
-  }
-  const std::vector<NvmlProcess> all = processes_on(handle, memory);
+  if (const NvmlReturn refused = check_device(handle, count); refused != kSuccess) return refused;
+  const std::vector<NvmlProcess> all = processes_on(handle);
   const unsigned room = *count;
   *count = static_cast<unsigned>(all.size());
-  if (room < all.size() || out == nullptr) {
-    return kInsufficientSize;
-  }
+  if (room < all.size() || out == nullptr) return kInsufficientSize;
   for (std::size_t i = 0; i < all.size(); ++i) {
     out[i] = {};
     out[i].process_id = all[i].process_id;
@@ -97,13 +88,8 @@ int give_processes(NvmlDevice* handle, unsigned* count, Process* out) {
 extern "C" {
 
 NVML_EXPORT int nvmlDeviceGetMemoryInfo(NvmlDevice* handle, NvmlMemory* memory) {
-  SimulatedDevice* device = find(handle);
-  if (device == nullptr || memory == nullptr) {
-    return kInvalidArgument;
-  }
-  if (gpu_is_lost(device->node_index)) {
-    return kGpuIsLost;
-  }
+  if (const NvmlReturn refused = check_device(handle, memory); refused != kSuccess) return refused;
+  SimulatedDevice* const device = find(handle);
   if (device->core.config().host.is_one_pool) return kNotSupported;
   const std::uint64_t foreign = foreign_bytes(handle);
   const std::lock_guard lock(device->mutex);
@@ -141,22 +127,16 @@ NVML_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(NvmlDevice* handle, unsi
 NVML_EXPORT int nvmlDeviceGetEccMode(NvmlDevice* handle, int* current, int* pending) {
   SimulatedDevice* device = find(handle);
   int on = 0;
-  if (device != nullptr) {
-    static_cast<void>(device_attribute(*device, cudaDevAttrEccEnabled, on));
-  }
+  if (device != nullptr) static_cast<void>(device_attribute(*device, cudaDevAttrEccEnabled, on));
   const NvmlReturn result =
       give_planned(handle, current, "ecc_mode", static_cast<std::uint64_t>(on));
-  if (result == kSuccess && pending != nullptr) {
-    *pending = *current;
-  }
+  if (result == kSuccess && pending != nullptr) *pending = *current;
   return result;
 }
 
 NVML_EXPORT int nvmlDeviceGetTotalEccErrors(NvmlDevice* handle, int error_type, int,
                                             unsigned long long* count) {
-  if (const NvmlReturn refused = permission(handle); refused != kSuccess) {
-    return refused;
-  }
+  if (const NvmlReturn refused = permission(handle); refused != kSuccess) return refused;
   return give_planned(handle, count,
                       error_type == kUncorrectedErrors ? "ecc_uncorrected" : "ecc_corrected", 0);
 }
@@ -164,9 +144,7 @@ NVML_EXPORT int nvmlDeviceGetTotalEccErrors(NvmlDevice* handle, int error_type, 
 NVML_EXPORT int nvmlDeviceGetRemappedRows(NvmlDevice* handle, unsigned* corrected,
                                           unsigned* uncorrected, unsigned* pending,
                                           unsigned* failed) {
-  if (corrected == nullptr || uncorrected == nullptr || pending == nullptr) {
-    return kInvalidArgument;
-  }
+  if (corrected == nullptr || uncorrected == nullptr || pending == nullptr) return kInvalidArgument;
   *corrected = *pending = 0;
   const NvmlReturn result = give_planned(handle, uncorrected, "retired_pages", 0);
   return result == kSuccess ? give_planned(handle, failed, "remap_failed", 0) : result;
@@ -197,20 +175,18 @@ NVML_EXPORT int nvmlDeviceGetCurrPcieLinkWidth(NvmlDevice* handle, unsigned* lan
   return give_planned(handle, lanes, "pcie_width", kPcieLanes);
 }
 NVML_EXPORT int nvmlDeviceGetMaxPcieLinkWidth(NvmlDevice* handle, unsigned* lanes) {
-  return give_number(handle, lanes, [](const SimulatedDevice&) { return kPcieLanes; });
+  return give_number(handle, lanes, kPcieLanes);
 }
 
 NVML_EXPORT int nvmlDeviceGetCurrPcieLinkGeneration(NvmlDevice* handle, unsigned* generation) {
-  return give_number(handle, generation, [](const SimulatedDevice&) { return kPcieGeneration; });
+  return give_number(handle, generation, kPcieGeneration);
 }
 NVML_EXPORT int nvmlDeviceGetMaxPcieLinkGeneration(NvmlDevice* handle, unsigned* generation) {
   return nvmlDeviceGetCurrPcieLinkGeneration(handle, generation);
 }
 
 NVML_EXPORT int nvmlEventSetCreate(NvmlEventSet** set) {
-  if (set == nullptr) {
-    return kInvalidArgument;
-  }
+  if (set == nullptr) return kInvalidArgument;
   EventSets& sets = made_once<EventSets>();
   const std::lock_guard lock(sets.mutex);
   *set = sets.live.emplace_back(std::make_unique<NvmlEventSet>()).get();
@@ -225,12 +201,8 @@ NVML_EXPORT int nvmlEventSetFree(NvmlEventSet* set) {
 }
 NVML_EXPORT int nvmlDeviceRegisterEvents(NvmlDevice* handle, unsigned long long /*types*/,
                                          NvmlEventSet* set) {
-  if (find(handle) == nullptr || set == nullptr) {
-    return kInvalidArgument;
-  }
-  if (const NvmlReturn refused = permission(handle); refused != kSuccess) {
-    return refused;
-  }
+  if (find(handle) == nullptr || set == nullptr) return kInvalidArgument;
+  if (const NvmlReturn refused = permission(handle); refused != kSuccess) return refused;
   EventSets& sets = made_once<EventSets>();
   const std::lock_guard lock(sets.mutex);
   if (!sets.holds(set)) return kInvalidArgument;
@@ -240,9 +212,7 @@ NVML_EXPORT int nvmlDeviceRegisterEvents(NvmlDevice* handle, unsigned long long 
 
 // One Xid for the first GPU that has one planned; nothing happens after that.
 NVML_EXPORT int nvmlEventSetWait_v2(NvmlEventSet* set, NvmlEvent* event, unsigned timeout_ms) {
-  if (set == nullptr || event == nullptr) {
-    return kInvalidArgument;
-  }
+  if (set == nullptr || event == nullptr) return kInvalidArgument;
   {
     EventSets& sets = made_once<EventSets>();
     const std::lock_guard lock(sets.mutex);
@@ -251,11 +221,7 @@ NVML_EXPORT int nvmlEventSetWait_v2(NvmlEventSet* set, NvmlEvent* event, unsigne
       const std::uint64_t xid = set->delivered ? 0 : gpu_value(device->index, "xid", 0);
       if (xid != 0) {
         set->delivered = true;
-        *event = {.device = device,
-                  .type = kXidEvent,
-                  .data = xid,
-                  .gpu_instance = 0,
-                  .compute_instance = 0};
+        *event = {.device = device, .type = kXidEvent, .data = xid};
         return kSuccess;
       }
     }
