@@ -11,38 +11,9 @@
 namespace simcuda {
 namespace {
 
-// Objects of one kind; those that were given back are used again.
-template <class T>
-struct GraphObjects {
-  HandleArena<T> arena;
-  std::vector<T*> spare;
-
-  T* add() {
-    T* object = nullptr;
-    if (spare.empty()) {
-      object = arena.add();
-      if (object == nullptr) return nullptr;
-    } else {
-      object = spare.back();
-      spare.pop_back();
-    }
-    *object = T{};
-    object->live = true;
-    return object;
-  }
-  void give_back(T& object) {
-    object = T{};
-    spare.push_back(&object);
-  }
-  T* find(const void* handle) {
-    T* const object = arena.find(handle);
-    return object != nullptr && object->live ? object : nullptr;
-  }
-};
-
-GraphObjects<SimGraph>& graphs() { return made_once<GraphObjects<SimGraph>>(); }
-GraphObjects<SimGraphNode>& nodes() { return made_once<GraphObjects<SimGraphNode>>(); }
-GraphObjects<SimGraphExec>& execs() { return made_once<GraphObjects<SimGraphExec>>(); }
+ReusedObjects<SimGraph>& graphs() { return made_once<ReusedObjects<SimGraph>>(); }
+ReusedObjects<SimGraphNode>& nodes() { return made_once<ReusedObjects<SimGraphNode>>(); }
+ReusedObjects<SimGraphExec>& execs() { return made_once<ReusedObjects<SimGraphExec>>(); }
 
 // Ranges that a new allocation behind those nodes must not share: all that are not freed before.
 std::vector<Range> ranges_in_the_way(const SimGraph& graph,

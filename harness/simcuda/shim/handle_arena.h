@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <mutex>
 #include <new>
+#include <vector>
 
 namespace simcuda {
 
@@ -58,6 +59,40 @@ class HandleArena {
   std::mutex mutex_;
   T* objects_ = nullptr;
   std::atomic<std::size_t> count_{0};
+};
+
+// Objects that know whether they are `live`. Those that were given back are used again. Not thread
+// safe, but for find().
+template <class T>
+class ReusedObjects {
+ public:
+  // Null where there is no more room.
+  [[nodiscard]] T* add() {
+    T* object = nullptr;
+    if (spare_.empty()) {
+      object = arena_.add();
+      if (object == nullptr) return nullptr;
+    } else {
+      object = spare_.back();
+      spare_.pop_back();
+    }
+    *object = T{};
+    object->live = true;
+    return object;
+  }
+  void give_back(T& object) {
+    object = T{};
+    spare_.push_back(&object);
+  }
+  // Null where the handle is none of ours, or stale.
+  [[nodiscard]] T* find(const void* handle) {
+    T* const object = arena_.find(handle);
+    return object != nullptr && object->live ? object : nullptr;
+  }
+
+ private:
+  HandleArena<T> arena_;
+  std::vector<T*> spare_;
 };
 
 }  // namespace simcuda

@@ -16,21 +16,15 @@ namespace {
 
 struct UserObjects {
   std::mutex mutex;
-  HandleArena<SimUserObject> arena;
-  std::vector<SimUserObject*> spare;
+  ReusedObjects<SimUserObject> objects;
   std::vector<std::pair<cudaHostFn_t, void*>> ended;  // destructors that are to be called
   std::uint64_t newest_number = 0;
 
-  SimUserObject* find(cudaUserObject_t handle) {
-    SimUserObject* const object = arena.find(handle);
-    return object != nullptr && object->number != 0 ? object : nullptr;
-  }
   void release(SimUserObject& object, std::int64_t count) {
     object.reference_count -= count;
     if (object.reference_count != 0) return;
     ended.emplace_back(object.destroy, object.pointer);
-    object = {};
-    spare.push_back(&object);
+    objects.give_back(object);
   }
   // Adds so many references, or takes them, for each one that is held.
   void change(const UserReferences& references, int sign) {
@@ -52,15 +46,10 @@ cudaError_t create(cudaUserObject_t* result, void* pointer, cudaHostFn_t destroy
   }
   UserObjects& all = user_objects();
   const std::lock_guard lock(all.mutex);
-  SimUserObject* object = nullptr;
-  if (all.spare.empty()) {
-    object = all.arena.add();
-  } else {
-    object = all.spare.back();
-    all.spare.pop_back();
-  }
+  SimUserObject* const object = all.objects.add();
   if (object == nullptr) return cudaErrorMemoryAllocation;
-  *object = {.number = ++all.newest_number,
+  *object = {.live = true,
+             .number = ++all.newest_number,
              .reference_count = count,
              .destroy = destroy,
              .pointer = pointer};
@@ -71,7 +60,7 @@ cudaError_t create(cudaUserObject_t* result, void* pointer, cudaHostFn_t destroy
 cudaError_t take(cudaUserObject_t handle, unsigned count) {
   UserObjects& all = user_objects();
   const std::lock_guard lock(all.mutex);
-  SimUserObject* const object = all.find(handle);
+  SimUserObject* const object = all.objects.find(handle);
   if (object == nullptr || !is_count(count)) return cudaErrorInvalidValue;
   object->reference_count += count;
   return cudaSuccess;
@@ -81,7 +70,7 @@ cudaError_t give_back(cudaUserObject_t handle, unsigned count) {
   {
     UserObjects& all = user_objects();
     const std::lock_guard lock(all.mutex);
-    SimUserObject* const object = all.find(handle);
+    SimUserObject* const object = all.objects.find(handle);
     if (object == nullptr || !is_count(count)) return cudaErrorInvalidValue;
     all.release(*object, count);
   }
@@ -95,7 +84,7 @@ cudaError_t retain_in_graph(cudaGraph_t graph, cudaUserObject_t handle, unsigned
   SimGraph* const found = resolve_graph(graph);
   UserObjects& all = user_objects();
   const std::lock_guard lock(all.mutex);
-  SimUserObject* const object = all.find(handle);
+  SimUserObject* const object = all.objects.find(handle);
   if (found == nullptr || object == nullptr || !is_count(count) ||
       (flags & ~unsigned{cudaGraphUserObjectMove}) != 0) {
     return cudaErrorInvalidValue;
@@ -112,7 +101,7 @@ cudaError_t release_from_graph(cudaGraph_t graph, cudaUserObject_t handle, unsig
     SimGraph* const found = resolve_graph(graph);
     UserObjects& all = user_objects();
     const std::lock_guard lock(all.mutex);
-    SimUserObject* const object = all.find(handle);
+    SimUserObject* const object = all.objects.find(handle);
     if (found == nullptr || object == nullptr || !is_count(count)) return cudaErrorInvalidValue;
     HeldReferences& held = found->user_objects[object->number];
     held = {.object = object, .count = held.count - count};

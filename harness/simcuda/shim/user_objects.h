@@ -19,6 +19,7 @@ namespace simcuda {
 
 // Behind cudaUserObject_t.
 struct SimUserObject {
+  bool live = false;
   std::uint64_t number = 0;  // 0: ended; no two objects have one
   std::int64_t reference_count = 0;
   cudaHostFn_t destroy = nullptr;
