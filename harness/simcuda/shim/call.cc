@@ -47,9 +47,7 @@ thread_local constinit EndedThread ended_thread;
 struct ThreadStateOwner {
   std::unique_ptr<ThreadState> state;
   ~ThreadStateOwner() {
-    if (state == nullptr) {
-      return;
-    }
+    if (state == nullptr) return;
     const HiddenFromSanitizer hidden;
     Registry& all = registry();
     const std::lock_guard lock(all.mutex);
@@ -81,6 +79,11 @@ ApiRecord::ApiRecord(const char* api_name)
 }
 
 ApiRecord* first_api() { return api_list; }
+const ApiRecord* find_api(std::string_view name) {
+  const ApiRecord* record = api_list;
+  while (record != nullptr && name != record->name) record = record->next;
+  return record;
+}
 std::size_t api_count() { return api_count_so_far; }
 
 ThreadState& make_thread_state() {
@@ -170,9 +173,7 @@ cudaError_t explain(ThreadState& thread, cudaError_t error, std::string message)
 
 int begin_call_slow(const ApiRecord& api, ThreadState& thread, bool is_driver_api,
                     std::initializer_list<std::uint64_t> arguments) {
-  if ((slow_reasons.load() & kNotStarted) != 0) {
-    start_library();
-  }
+  start_if_needed();
   const std::uint32_t slow = slow_reasons.load();
   if ((slow & kStartFailed) != 0) {
     thread.last_message = start_error();
@@ -200,12 +201,9 @@ int begin_call_slow(const ApiRecord& api, ThreadState& thread, bool is_driver_ap
     }
   }
   if ((slow & kFaults) != 0) {
-    const int error = next_fault(api.name);
-    if (error != 0) {
+    if (const int error = next_fault(api.name); error != 0) {
       thread.last_message = std::string("fault injected into ") + api.name;
-      if (is_sticky(error)) {
-        set_sticky_error(error);
-      }
+      if (is_sticky(error)) set_sticky_error(error);
       return error;
     }
   }
@@ -225,9 +223,7 @@ int set_call_log(const char* path) {
     log.file = nullptr;
     slow_reasons.fetch_and(~static_cast<std::uint32_t>(kLog));
   }
-  if (path == nullptr) {
-    return cudaSuccess;
-  }
+  if (path == nullptr) return cudaSuccess;
   log.file = std::fopen(path, "w");
   if (log.file == nullptr) {
     return explain(this_thread(), cudaErrorInvalidValue,
@@ -242,9 +238,7 @@ void log_call(const ApiRecord& api, std::initializer_list<std::uint64_t> argumen
               std::uint64_t modelled_ns) {
   CallLog& log = call_log();
   const std::lock_guard lock(log.mutex);
-  if (log.file == nullptr) {
-    return;
-  }
+  if (log.file == nullptr) return;
   std::fprintf(log.file, "%s,", api.name);
   const char* separator = "";
   for (const std::uint64_t argument : arguments) {

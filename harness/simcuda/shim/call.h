@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -202,6 +203,8 @@ void use_primary_context(ThreadState& thread);
 // Totals over all threads, also those that ended.
 [[nodiscard]] std::uint64_t call_count(const ApiRecord& api);
 [[nodiscard]] ApiRecord* first_api();
+// Null where no function of ours has that name.
+[[nodiscard]] const ApiRecord* find_api(std::string_view name);
 [[nodiscard]] std::size_t api_count();
 
 namespace detail {

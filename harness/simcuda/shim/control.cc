@@ -37,11 +37,9 @@ std::map<std::string, std::uint64_t, std::less<>> all_counts() {
 std::uint64_t count_of(const std::string& name) {
   const Gaps gaps = all_gaps();
   const auto gap = gaps.find(name);
-  std::uint64_t count = gap == gaps.end() ? 0 : gap->second.call_count;
-  for (const ApiRecord* record = first_api(); record != nullptr; record = record->next) {
-    if (name == record->name) count += call_count(*record);
-  }
-  return count;
+  const std::uint64_t gap_count = gap == gaps.end() ? 0 : gap->second.call_count;
+  const ApiRecord* const record = find_api(name);
+  return gap_count + (record == nullptr ? 0 : call_count(*record));
 }
 
 // Counts at the last simcu_reset: calls are counted by their threads, which nobody else may change.
@@ -59,24 +57,14 @@ std::uint64_t count_since_reset(const std::string& name, std::uint64_t count) {
 
 enum class LaunchCost : std::uint8_t { Charged, Free };
 
-NodeWork kernel_node(std::uint64_t duration_ns) {
-  return {.kind = NodeKind::Work, .type = cudaGraphNodeTypeKernel, .run = [duration_ns] {
-            return NodeRun{.duration_ns = duration_ns};
-          }};
-}
-
 // simcu_launch, simcu_enqueue and simcu_launch_gated; `as_node` makes what a capture keeps.
 template <class AsNode, class Enqueue>
 int enqueue(void* stream, LaunchCost cost, AsNode as_node, Enqueue operation) {
   see_devices();
   ThreadState& thread = this_thread();
-  if (current_device(thread) == nullptr) {
-    return cudaErrorNoDevice;
-  }
+  if (current_device(thread) == nullptr) return cudaErrorNoDevice;
   const StreamRef ref = resolve_stream(thread, static_cast<cudaStream_t>(stream));
-  if (ref.device == nullptr) {
-    return cudaErrorInvalidResourceHandle;
-  }
+  if (ref.device == nullptr) return cudaErrorInvalidResourceHandle;
   if (cost == LaunchCost::Charged) thread.charge(CostId::Launch);
   if (ref.captured) [[unlikely]] {
     if (const Captured captured = capture_work(ref, as_node())) return *captured;
@@ -85,6 +73,29 @@ int enqueue(void* stream, LaunchCost cost, AsNode as_node, Enqueue operation) {
   const Outcome outcome = operation(ref.device->core.streams(), ref.id, thread.now_ns());
   charge_work(thread, *ref.device, outcome.work);
   return to_error(outcome.status);
+}
+
+int enqueue_work(void* stream, LaunchCost cost, std::uint64_t duration_ns) {
+  const auto as_node = [&]() -> NodeWork {
+    return {.kind = NodeKind::Work, .type = cudaGraphNodeTypeKernel, .run = [duration_ns] {
+              return NodeRun{.duration_ns = duration_ns};
+            }};
+  };
+  return enqueue(stream, cost, as_node, [&](StreamOrder& order, StreamId id, std::uint64_t now_ns) {
+    return order.launch(id, duration_ns, now_ns);
+  });
+}
+
+// Of all devices that CUDA shows, each with its lock held.
+template <class Ask>
+std::uint64_t sum_over_devices(Ask ask) {
+  see_devices();
+  std::uint64_t sum = 0;
+  for (int i = 0; i < device_count(); ++i) {
+    const std::lock_guard lock(device_at(i)->mutex);
+    sum += ask(device_at(i)->core);
+  }
+  return sum;
 }
 
 // simcu_stream_end and simcu_device_end.
@@ -110,19 +121,11 @@ SIMCU_API int simcu_present(void) { return SIMCU_VERSION; }
 SIMCU_API const SimcuThreadClock* simcu_thread_clock(void) { return &this_thread().clock; }
 
 SIMCU_API int simcu_launch(void* stream, uint64_t duration_ns) {
-  return enqueue(
-      stream, LaunchCost::Charged, [&] { return kernel_node(duration_ns); },
-      [&](StreamOrder& order, StreamId id, std::uint64_t now_ns) {
-        return order.launch(id, duration_ns, now_ns);
-      });
+  return enqueue_work(stream, LaunchCost::Charged, duration_ns);
 }
 
 SIMCU_API int simcu_enqueue(void* stream, uint64_t duration_ns) {
-  return enqueue(
-      stream, LaunchCost::Free, [&] { return kernel_node(duration_ns); },
-      [&](StreamOrder& order, StreamId id, std::uint64_t now_ns) {
-        return order.launch(id, duration_ns, now_ns);
-      });
+  return enqueue_work(stream, LaunchCost::Free, duration_ns);
 }
 
 SIMCU_API void simcu_pass_time(uint64_t duration_ns) {
@@ -193,9 +196,7 @@ SIMCU_API void* simcu_view(const void* device_pointer, uint64_t size_bytes) {
   see_devices();
   const std::uint64_t address = number(device_pointer);
   SimulatedDevice* device = device_of_address(address);
-  if (device == nullptr) {
-    return nullptr;
-  }
+  if (device == nullptr) return nullptr;
   tell_touch(device_pointer, size_bytes);
   acquire(device);  // memory that another thread gave back or worked on
   const std::lock_guard lock(device->mutex);
@@ -286,18 +287,14 @@ SIMCU_API void simcu_reset(void) {
 
 SIMCU_API uint64_t simcu_unimplemented_count(void) {
   std::uint64_t count = 0;
-  for (const auto& [name, gap] : all_gaps()) {
-    count += gap.call_count;
-  }
+  for (const auto& [name, gap] : all_gaps()) count += gap.call_count;
   return count;
 }
 
 SIMCU_API const char* simcu_unimplemented_names(void) {
   static thread_local std::string names;
   names.clear();
-  for (const auto& [name, gap] : all_gaps()) {
-    names += (names.empty() ? "" : ",") + name;
-  }
+  for (const auto& [name, gap] : all_gaps()) names += (names.empty() ? "" : ",") + name;
   return names.c_str();
 }
 
@@ -307,23 +304,11 @@ SIMCU_API int simcu_call_log(const char* path) {
 }
 
 SIMCU_API uint64_t simcu_used_bytes(void) {
-  see_devices();
-  std::uint64_t used_bytes = 0;
-  for (int i = 0; i < device_count(); ++i) {
-    const std::lock_guard lock(device_at(i)->mutex);
-    used_bytes += device_at(i)->core.used_bytes();
-  }
-  return used_bytes;
+  return sum_over_devices([](const Device& core) { return core.used_bytes(); });
 }
 
 SIMCU_API uint64_t simcu_pinned_bytes(void) {
-  see_devices();
-  std::uint64_t pinned_bytes = 0;
-  for (int i = 0; i < device_count(); ++i) {
-    const std::lock_guard lock(device_at(i)->mutex);
-    pinned_bytes += device_at(i)->core.pinned_bytes();
-  }
-  return pinned_bytes;
+  return sum_over_devices([](const Device& core) { return core.pinned_bytes(); });
 }
 
 SIMCU_API int simcu_pinned_range(const void* pointer, uint64_t* base, uint64_t* size_bytes) {

@@ -21,13 +21,6 @@ std::vector<std::string> implemented_names() {
   return names;
 }
 
-bool is_implemented(const std::string& name) {
-  for (const ApiRecord* api = first_api(); api != nullptr; api = api->next) {
-    if (name == api->name) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 void* own_function(const std::string& name) {
@@ -42,7 +35,7 @@ void* own_function(const std::string& name) {
 }
 
 bool is_exported(const std::string& name) {
-  return is_implemented(name) ||
+  return find_api(name) != nullptr ||
          ((name.starts_with("cu") || name.starts_with("nvml")) && own_function(name) != nullptr);
 }
 
@@ -51,9 +44,7 @@ std::string no_such_function(const std::string& name) {
 }
 
 std::string wrong_fault_name(const std::string& name) {
-  if (is_implemented(name)) {
-    return {};
-  }
+  if (find_api(name) != nullptr) return {};
   return is_exported(name) ? name + " is not implemented by simcuda: each call of it fails anyway"
                            : no_such_function(name);
 }
