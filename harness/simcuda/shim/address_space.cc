@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -30,8 +31,6 @@ void* map(std::uint64_t address, std::uint64_t size_bytes, int protection, int e
                                          -1, 0));
 }
 
-bool overlap(Range a, Range b) { return a.lo < b.hi && b.lo < a.hi; }
-
 // Ranges between ThreadSanitizer's areas: it maps them without access, and nobody can map anything
 // over them, so they serve as windows as they are.
 std::vector<Range> closed_gaps() {
@@ -56,25 +55,21 @@ std::vector<Range> closed_gaps() {
 std::vector<Range>& windows_in_gaps() { return made_once<std::vector<Range>>(); }
 
 bool take_gap(const std::vector<Range>& gaps, Range wanted) {
-  for (const Range& taken : windows_in_gaps()) {
-    if (overlap(taken, wanted)) {
-      return false;
-    }
+  const auto is_in_the_way = [&](const Range& taken) { return taken.overlaps(wanted); };
+  const auto has_room = [&](const Range& gap) {
+    return wanted.lo >= gap.lo && wanted.hi <= gap.hi;
+  };
+  if (std::ranges::any_of(windows_in_gaps(), is_in_the_way) ||
+      std::ranges::none_of(gaps, has_room)) {
+    return false;
   }
-  for (const Range& gap : gaps) {
-    if (wanted.lo >= gap.lo && wanted.hi <= gap.hi) {
-      windows_in_gaps().push_back(wanted);
-      return true;
-    }
-  }
-  return false;
+  windows_in_gaps().push_back(wanted);
+  return true;
 }
 
 bool take_free(Range wanted) {
   void* place = map(wanted.lo, wanted.size_bytes(), PROT_NONE, MAP_FIXED_NOREPLACE);
-  if (place == reinterpret_cast<void*>(wanted.lo)) {
-    return true;
-  }
+  if (place == reinterpret_cast<void*>(wanted.lo)) return true;
   if (place != MAP_FAILED) {
     munmap(place, wanted.size_bytes());  // kernels before 4.17 take the address as advice
   }

@@ -26,8 +26,7 @@ constexpr int kReservedSince = 90;
 constexpr std::size_t kReservedSharedBytes = 1024;
 
 KernelFacts* kernel_named(CodeFacts& facts, std::string_view name) {
-  const auto found = std::find_if(facts.kernels.begin(), facts.kernels.end(),
-                                  [&](const KernelFacts& kernel) { return kernel.name == name; });
+  const auto found = std::ranges::find(facts.kernels, name, &KernelFacts::name);
   return found == facts.kernels.end() ? nullptr : &*found;
 }
 

@@ -8,21 +8,6 @@
 namespace simcuda {
 namespace {
 
-template <class Handle>
-CUresult load(Handle* result, const void* data) {
-  return load_image(reinterpret_cast<void**>(result), data);
-}
-
-template <class Handle>
-CUresult load_file(Handle* result, const char* path) {
-  return load_image_file(reinterpret_cast<void**>(result), path);
-}
-
-template <class Handle>
-CUresult find(Handle* result, const void* image, const char* name) {
-  return find_kernel(reinterpret_cast<void**>(result), image, name);
-}
-
 CUresult count_kernels(unsigned int* count, const void* image) {
   std::vector<void*> kernels;
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -49,25 +34,21 @@ CUresult module_of_library(CUmodule* module, CUlibrary library) {
   return CUDA_SUCCESS;
 }
 
-CUresult give_loading_mode(CUmoduleLoadingMode* mode) {
-  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *mode = CU_MODULE_LAZY_LOADING;
-  return CUDA_SUCCESS;
-}
-
 }  // namespace
 
-SIMCUDA_DRIVER(cuModuleLoad, (CUmodule * module, const char* path), (), load_file(module, path))
-SIMCUDA_DRIVER(cuModuleLoadData, (CUmodule * module, const void* image), (), load(module, image))
+SIMCUDA_DRIVER(cuModuleLoad, (CUmodule * module, const char* path), (),
+               load_image_file(as_runtime<void**>(module), path))
+SIMCUDA_DRIVER(cuModuleLoadData, (CUmodule * module, const void* image), (),
+               load_image(as_runtime<void**>(module), image))
 SIMCUDA_DRIVER(cuModuleLoadDataEx,
                (CUmodule * module, const void* image, unsigned int /*option_count*/,
                 CUjit_option* /*options*/, void** /*values*/),
-               (), load(module, image))
+               (), load_image(as_runtime<void**>(module), image))
 SIMCUDA_DRIVER(cuModuleLoadFatBinary, (CUmodule * module, const void* image), (),
-               load(module, image))
+               load_image(as_runtime<void**>(module), image))
 SIMCUDA_DRIVER(cuModuleUnload, (CUmodule module), (number(module)), unload_image(thread, module))
 SIMCUDA_DRIVER(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char* name),
-               (number(module)), find(function, module, name))
+               (number(module)), find_kernel(as_runtime<void**>(function), module, name))
 SIMCUDA_DRIVER(cuModuleGetFunctionCount, (unsigned int* count, CUmodule module), (number(module)),
                count_kernels(count, module))
 SIMCUDA_DRIVER(cuModuleEnumerateFunctions,
@@ -76,22 +57,23 @@ SIMCUDA_DRIVER(cuModuleEnumerateFunctions,
 SIMCUDA_DRIVER(cuModuleGetGlobal,
                (CUdeviceptr * address, size_t* size_bytes, CUmodule module, const char* name),
                (number(module)), find_variable(thread, address, size_bytes, module, name))
-SIMCUDA_DRIVER(cuModuleGetLoadingMode, (CUmoduleLoadingMode * mode), (), give_loading_mode(mode))
+SIMCUDA_DRIVER(cuModuleGetLoadingMode, (CUmoduleLoadingMode * mode), (),
+               give_value(mode, CU_MODULE_LAZY_LOADING))
 
 SIMCUDA_DRIVER(cuLibraryLoadData,
                (CUlibrary * library, const void* image, CUjit_option* /*jit_options*/,
                 void** /*jit_values*/, unsigned int /*jit_count*/, CUlibraryOption* /*options*/,
                 void** /*values*/, unsigned int /*count*/),
-               (), load(library, image))
+               (), load_image(as_runtime<void**>(library), image))
 SIMCUDA_DRIVER(cuLibraryLoadFromFile,
                (CUlibrary * library, const char* path, CUjit_option* /*jit_options*/,
                 void** /*jit_values*/, unsigned int /*jit_count*/, CUlibraryOption* /*options*/,
                 void** /*values*/, unsigned int /*count*/),
-               (), load_file(library, path))
+               (), load_image_file(as_runtime<void**>(library), path))
 SIMCUDA_DRIVER(cuLibraryUnload, (CUlibrary library), (number(library)),
                unload_image(thread, library))
 SIMCUDA_DRIVER(cuLibraryGetKernel, (CUkernel * kernel, CUlibrary library, const char* name),
-               (number(library)), find(kernel, library, name))
+               (number(library)), find_kernel(as_runtime<void**>(kernel), library, name))
 SIMCUDA_DRIVER(cuLibraryGetKernelCount, (unsigned int* count, CUlibrary library), (number(library)),
                count_kernels(count, library))
 SIMCUDA_DRIVER(cuLibraryEnumerateKernels,

@@ -1,6 +1,8 @@
 // Names and texts of errors, from a table made at build time.
+#include <algorithm>
+#include <iterator>
 
-#include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
 namespace {
@@ -27,42 +29,35 @@ constexpr ErrorRow kDriverErrors[] = {
 #undef DRIVER_ERROR
 };
 
+// Null where the code is none.
 template <std::size_t kCount>
-const ErrorRow* find(const ErrorRow (&rows)[kCount], int code) {
-  for (const ErrorRow& row : rows) {
-    if (row.code == code) {
-      return &row;
-    }
-  }
-  return nullptr;
+const char* find_text(const ErrorRow (&rows)[kCount], int code, const char* ErrorRow::*text) {
+  const auto* const row = std::ranges::find(rows, code, &ErrorRow::code);
+  return row == std::end(rows) ? nullptr : row->*text;
+}
+
+const char* runtime_text(cudaError_t error, const char* ErrorRow::*text) {
+  const char* const found = find_text(kRuntimeErrors, error, text);
+  return found == nullptr ? "unrecognized error code" : found;
+}
+
+cudaError_t give_driver_text(CUresult error, const char** out, const char* ErrorRow::*text) {
+  *out = find_text(kDriverErrors, error, text);
+  return *out == nullptr ? cudaErrorInvalidValue : cudaSuccess;
 }
 
 }  // namespace
 
 SIMCUDA_EXPORT const char* cudaGetErrorName(cudaError_t error) {
-  const ErrorRow* row = find(kRuntimeErrors, error);
-  return row == nullptr ? "unrecognized error code" : row->name;
+  return runtime_text(error, &ErrorRow::name);
 }
-
 SIMCUDA_EXPORT const char* cudaGetErrorString(cudaError_t error) {
-  const ErrorRow* row = find(kRuntimeErrors, error);
-  return row == nullptr ? "unrecognized error code" : row->text;
+  return runtime_text(error, &ErrorRow::text);
 }
 
-SIMCUDA_EXPORT CUresult cuGetErrorName(CUresult error, const char** name) {
-  return driver_call<"cuGetErrorName">({static_cast<std::uint64_t>(error)}, [&](ThreadState&) {
-    const ErrorRow* row = find(kDriverErrors, error);
-    *name = row == nullptr ? nullptr : row->name;
-    return row == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-  });
-}
-
-SIMCUDA_EXPORT CUresult cuGetErrorString(CUresult error, const char** text) {
-  return driver_call<"cuGetErrorString">({static_cast<std::uint64_t>(error)}, [&](ThreadState&) {
-    const ErrorRow* row = find(kDriverErrors, error);
-    *text = row == nullptr ? nullptr : row->text;
-    return row == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-  });
-}
+SIMCUDA_DRIVER(cuGetErrorName, (CUresult error, const char** name),
+               (static_cast<std::uint64_t>(error)), give_driver_text(error, name, &ErrorRow::name))
+SIMCUDA_DRIVER(cuGetErrorString, (CUresult error, const char** text),
+               (static_cast<std::uint64_t>(error)), give_driver_text(error, text, &ErrorRow::text))
 
 }  // namespace simcuda

@@ -16,18 +16,20 @@ namespace {
 
 int refuse_entry() { return CUDA_ERROR_NOT_SUPPORTED; }
 
-// The first word is the table's size in bytes.
+// The first word is the table's size in bytes. Entries that nobody sets refuse.
 constexpr std::size_t kEntryCount = 63;
 struct Table {
   std::size_t size_bytes = sizeof(Table);
   std::array<void*, kEntryCount> entries{};
-};
 
-Table refusing_table() {
-  Table table;
-  table.entries.fill(reinterpret_cast<void*>(&refuse_entry));
-  return table;
-}
+  Table() { entries.fill(reinterpret_cast<void*>(&refuse_entry)); }
+  // `index` counts the first word.
+  template <class Function>
+  Table& set(std::size_t index, Function* entry) {
+    entries[index - 1] = reinterpret_cast<void*>(entry);
+    return *this;
+  }
+};
 
 // Which handle stands for the stream: every one stands for itself here.
 CUresult stream_of_entry(CUcontext /*context*/, CUstream stream, CUstream* found,
@@ -38,26 +40,6 @@ CUresult stream_of_entry(CUcontext /*context*/, CUstream stream, CUstream* found
 
 CUresult number_stream(CUcontext /*context*/, CUstream stream, unsigned long long* number) {
   return cuStreamGetId(stream, number);
-}
-
-// `index` counts the first word.
-template <class Function>
-void set_entry(Table& table, std::size_t index, Function* entry) {
-  table.entries[index - 1] = reinterpret_cast<void*>(entry);
-}
-
-Table current_table() {
-  Table table = refusing_table();
-  set_entry(table, 2, &cuCtxGetCurrent);
-  return table;
-}
-
-Table numbers_table() {
-  Table table = refusing_table();
-  set_entry(table, 4, &cuCtxGetId);
-  set_entry(table, 39, &number_stream);
-  set_entry(table, 51, &stream_of_entry);
-  return table;
 }
 
 // Tells `tell` each kernel of the module. Returns how many it has. An image that is not
@@ -74,12 +56,6 @@ int each_kernel(void* /*context*/, const void* module, void (*tell)(void* data, 
   return static_cast<int>(kernels.size());
 }
 
-Table modules_table() {
-  Table table = refusing_table();
-  set_entry(table, 7, &each_kernel);
-  return table;
-}
-
 constexpr std::array<unsigned char, sizeof(cudaUUID_t)> kCurrentContext = {
     0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec, 0xdc};
 constexpr std::array<unsigned char, sizeof(cudaUUID_t)> kNumbers = {
@@ -92,10 +68,11 @@ bool is(const cudaUUID_t& id, const std::array<unsigned char, sizeof(cudaUUID_t)
 }
 
 const Table& find_table(const cudaUUID_t& id) {
-  static const Table current = current_table();
-  static const Table numbers = numbers_table();
-  static const Table modules = modules_table();
-  static const Table refusing = refusing_table();
+  static const Table refusing;
+  static const Table current = Table().set(2, &cuCtxGetCurrent);
+  static const Table numbers =
+      Table().set(4, &cuCtxGetId).set(39, &number_stream).set(51, &stream_of_entry);
+  static const Table modules = Table().set(7, &each_kernel);
   if (is(id, kCurrentContext)) return current;
   if (is(id, kNumbers)) return numbers;
   return is(id, kModules) ? modules : refusing;

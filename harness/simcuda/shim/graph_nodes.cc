@@ -98,21 +98,24 @@ cudaError_t clone_graph(cudaGraph_t* clone, cudaGraph_t original) {
 }
 
 // Lists as CUDA gives them: `list` null asks for the number alone.
-cudaError_t give_nodes(cudaGraph_t graph, cudaGraphNode_t* list, std::size_t* count) {
+template <class IsAsked>
+cudaError_t give_nodes_that(cudaGraph_t graph, cudaGraphNode_t* list, std::size_t* count,
+                            IsAsked is_asked) {
   const std::lock_guard lock(graph_mutex());
   const SimGraph* const found = resolve_graph(graph);
   if (found == nullptr || count == nullptr) return cudaErrorInvalidValue;
-  return give_list(found->nodes, list, count);
+  std::vector<SimGraphNode*> asked;
+  std::ranges::copy_if(found->nodes, std::back_inserter(asked), is_asked);
+  return give_list(asked, list, count);
+}
+
+cudaError_t give_nodes(cudaGraph_t graph, cudaGraphNode_t* list, std::size_t* count) {
+  return give_nodes_that(graph, list, count, [](const SimGraphNode*) { return true; });
 }
 
 cudaError_t give_roots(cudaGraph_t graph, cudaGraphNode_t* list, std::size_t* count) {
-  const std::lock_guard lock(graph_mutex());
-  const SimGraph* const found = resolve_graph(graph);
-  if (found == nullptr || count == nullptr) return cudaErrorInvalidValue;
-  std::vector<SimGraphNode*> roots;
-  std::ranges::copy_if(found->nodes, std::back_inserter(roots),
-                       [](const SimGraphNode* node) { return node->dependencies.empty(); });
-  return give_list(roots, list, count);
+  return give_nodes_that(graph, list, count,
+                         [](const SimGraphNode* node) { return node->dependencies.empty(); });
 }
 
 cudaError_t give_edges_of(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,

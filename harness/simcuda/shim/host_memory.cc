@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
@@ -145,17 +144,14 @@ cudaError_t allocate_host(ThreadState& thread, void** pointer, std::size_t size_
             {.hi = number(memory) + size_bytes,
              .flags = flags,
              .device = thread.device,
-             .is_ours = true,
-             .place = 0});
+             .is_ours = true});
   *pointer = memory;
   return cudaSuccess;
 }
 
 cudaError_t free_host(ThreadState& thread, void* pointer) {
-  if (pointer == nullptr) {
-    return cudaSuccess;
-  }
-  return forget_range(thread, pointer, true) ? cudaSuccess : cudaErrorInvalidValue;
+  return pointer == nullptr || forget_range(thread, pointer, true) ? cudaSuccess
+                                                                   : cudaErrorInvalidValue;
 }
 
 cudaError_t pointer_attributes(ThreadState& thread, cudaPointerAttributes* attributes,
@@ -226,11 +222,8 @@ cudaError_t register_host(ThreadState& thread, void* pointer, std::size_t size_b
   if (!take_of_host(thread.device, size_bytes)) return cudaErrorMemoryAllocation;
   HostMemory& all = host_memory();
   const std::lock_guard lock(all.mutex);
-  all.ranges[number(pointer)] = {.hi = number(pointer) + size_bytes,
-                                 .flags = flags,
-                                 .device = thread.device,
-                                 .is_ours = false,
-                                 .place = 0};
+  all.ranges[number(pointer)] = {
+      .hi = number(pointer) + size_bytes, .flags = flags, .device = thread.device};
   return cudaSuccess;
 }
 
@@ -264,10 +257,9 @@ Range host_allocation(const void* pointer) {
   HostMemory& all = host_memory();
   {
     const std::lock_guard lock(all.mutex);
-    const auto above = all.ranges.upper_bound(number(pointer));
-    if (above != all.ranges.begin()) {
-      const auto& [lo, range] = *std::prev(above);
-      if (number(pointer) < range.hi) return {lo, range.hi};
+    const auto found = last_up_to(all.ranges, number(pointer));
+    if (found != all.ranges.end() && number(pointer) < found->second.hi) {
+      return {found->first, found->second.hi};
     }
   }
   const Range pooled = host_pool_block(pointer);

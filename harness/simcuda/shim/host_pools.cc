@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -176,10 +175,9 @@ void note_host_block(const SimPool& pool, const void* pointer, std::size_t size_
 Range host_pool_block(const void* pointer) {
   HostPools& all = host_pools();
   const std::lock_guard lock(all.blocks_mutex);
-  const auto above = all.blocks.upper_bound(number(pointer));
-  if (above == all.blocks.begin()) return {};
-  const auto& [lo, block] = *std::prev(above);
-  return number(pointer) < block.hi ? Range{lo, block.hi} : Range{};
+  const auto found = last_up_to(all.blocks, number(pointer));
+  if (found == all.blocks.end() || number(pointer) >= found->second.hi) return {};
+  return {found->first, found->second.hi};
 }
 
 SimulatedDevice* device_of_host_block(const void* pointer) {

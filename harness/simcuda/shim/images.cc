@@ -49,12 +49,10 @@ LoadedKernel* kernel_in(Image& image, const std::string& name) {
   LoadedKernel*& kernel = image.kernels[name];
   if (kernel != nullptr) return kernel;
   Images& all = images();
-  const auto known = std::find_if(image.facts.kernels.begin(), image.facts.kernels.end(),
-                                  [&](const KernelFacts& facts) { return facts.name == name; });
+  const auto known = std::ranges::find(image.facts.kernels, name, &KernelFacts::name);
   kernel = &all.kernels.emplace_back();
   kernel->image = &image;
-  kernel->is_known = known != image.facts.kernels.end();
-  if (kernel->is_known) kernel->facts = *known;
+  if (known != image.facts.kernels.end()) kernel->facts = *known;
   kernel->facts.name = name;
   kernel->architecture = image.facts.architecture;
   kernel->constant_bytes = image.facts.constant_bytes;
@@ -64,8 +62,8 @@ LoadedKernel* kernel_in(Image& image, const std::string& name) {
 
 bool has_kernel(const Image& image, std::string_view name) {
   return image.facts.kind == CodeFacts::Kind::Unread ||
-         std::any_of(image.facts.kernels.begin(), image.facts.kernels.end(),
-                     [&](const KernelFacts& facts) { return facts.name == name; });
+         std::ranges::find(image.facts.kernels, name, &KernelFacts::name) !=
+             image.facts.kernels.end();
 }
 
 }  // namespace
@@ -171,9 +169,7 @@ CUresult find_variable(ThreadState& thread, CUdeviceptr* address, std::size_t* s
   const std::lock_guard lock(images().mutex);
   Image* const image = live_image(handle);
   if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto variable =
-      std::find_if(image->facts.variables.begin(), image->facts.variables.end(),
-                   [&](const VariableFacts& facts) { return facts.name == name; });
+  const auto variable = std::ranges::find(image->facts.variables, name, &VariableFacts::name);
   if (variable == image->facts.variables.end()) return CUDA_ERROR_NOT_FOUND;
   std::uint64_t& place = image->variables[{device->index, variable->name}];
   if (place == 0) place = place_variable(*device, *variable);

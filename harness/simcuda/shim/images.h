@@ -39,8 +39,7 @@ namespace simcuda {
 // A kernel as its image describes it, and what the program has set since.
 struct LoadedKernel {
   const void* image = nullptr;
-  KernelFacts facts;
-  bool is_known = false;  // else the name alone is
+  KernelFacts facts;  // its name alone, where the image does not say more
   int architecture = 0;
   int constant_bytes = 0;
   std::map<int, int> settings;  // by CUfunction_attribute

@@ -60,15 +60,9 @@ std::uint64_t environment_number(const char* variable, std::uint64_t fallback, s
 StartState environment_start_state() {
   const char* text = std::getenv("SIMCUDA_START");
   const std::string_view name = text == nullptr ? "" : text;
-  if (name.empty() || name == "plain") {
-    return StartState::Plain;
-  }
-  if (name == "kernel") {
-    return StartState::Kernel;
-  }
-  if (name == "c10") {
-    return StartState::C10;
-  }
+  if (name.empty() || name == "plain") return StartState::Plain;
+  if (name == "kernel") return StartState::Kernel;
+  if (name == "c10") return StartState::C10;
   throw std::runtime_error("SIMCUDA_START: wanted plain, kernel or c10, got '" + std::string(name) +
                            "'");
 }
@@ -222,9 +216,8 @@ SimulatedDevice* device_at(int index) {
 int node_device_count() { return static_cast<int>(library().devices.size()); }
 
 SimulatedDevice* node_device_at(int node_index) {
-  const Library& all = library();
-  const auto place = static_cast<std::size_t>(node_index);
-  return node_index < 0 || place >= all.devices.size() ? nullptr : all.devices[place].get();
+  const bool is_there = node_index >= 0 && node_index < node_device_count();
+  return is_there ? library().devices[static_cast<std::size_t>(node_index)].get() : nullptr;
 }
 
 int node_index(int index) {

@@ -65,10 +65,8 @@ ManagedMemory& managed_memory() { return made_once<ManagedMemory>(); }
 // Under the lock.
 std::map<std::uint64_t, ManagedPages>::iterator block_of(std::uint64_t address) {
   auto& blocks = managed_memory().blocks;
-  auto found = blocks.upper_bound(address);
-  if (found == blocks.begin()) return blocks.end();
-  --found;
-  return address < found->second.hi ? found : blocks.end();
+  const auto found = last_up_to(blocks, address);
+  return found != blocks.end() && address < found->second.hi ? found : blocks.end();
 }
 
 void add_block(const void* pointer, std::size_t size_bytes, std::uint64_t mapped_bytes,
@@ -113,7 +111,7 @@ bool with_pages(const void* pointer, std::size_t size_bytes, Action action) {
   const std::uint64_t lo = round_down(number(pointer), kManagedPageBytes);
   const std::uint64_t hi = round_up(number(pointer) + size_bytes, kManagedPageBytes);
   for (const std::uint64_t cut : {lo, hi}) {
-    if (cut < block->second.hi) pieces.emplace(cut, std::prev(pieces.upper_bound(cut))->second);
+    if (cut < block->second.hi) pieces.emplace(cut, last_up_to(pieces, cut)->second);
   }
   for (auto piece = pieces.find(lo); piece != pieces.end() && piece->first < hi; ++piece) {
     action(piece->second);

@@ -8,7 +8,6 @@
 #include <array>
 #include <cstring>
 #include <initializer_list>
-#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -43,6 +42,12 @@ bool write_page(int file, const unsigned char* bytes, off_t place) {
     }
   }
   return true;
+}
+
+// Memory of the machine, taken when touched, in the place of what was there.
+void map_empty(void* place, std::uint64_t size_bytes) {
+  mmap(place, size_bytes, PROT_READ | PROT_WRITE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
 }  // namespace
@@ -83,17 +88,12 @@ void MemoryContents::reserve_area(DevicePlace place) {
 }
 
 bool MemoryContents::holds(std::uint64_t address) const {
-  const auto inside = [&](const Window& window) {
-    return address >= window.application.lo && address < window.application.hi;
-  };
-  return inside(heap_) || inside(area_);
+  return heap_.application.holds(address) || area_.application.holds(address);
 }
 
 MemoryContents::Window* MemoryContents::window_of(std::uint64_t address) {
   for (Window* window : {&heap_, &area_}) {
-    if (address >= window->application.lo && address < window->application.hi) {
-      return window;
-    }
+    if (window->application.holds(address)) return window;
   }
   return nullptr;
 }
@@ -101,16 +101,12 @@ MemoryContents::Window* MemoryContents::window_of(std::uint64_t address) {
 // The heap grows downwards from its window's end, the area upwards from its start: a mirror that is
 // smaller than its window lies there.
 bool MemoryContents::make_mirror(Window& window) {
-  if (window.mirror != 0) {
-    return true;
-  }
+  if (window.mirror != 0) return true;
   // ThreadSanitizer leaves 1 to 6 TiB for all that a program maps.
   const std::uint64_t wanted_bytes =
       under_thread_sanitizer() ? room_bytes_min_ : window.application.size_bytes();
   const Range mirror = map_mirror(wanted_bytes, room_bytes_min_);
-  if (mirror.empty()) {
-    return false;
-  }
+  if (mirror.empty()) return false;
   window.mirror = mirror.lo;
   window.mirrored = window.application;
   if (&window == &heap_) {
@@ -137,13 +133,9 @@ void* MemoryContents::mirror(std::uint64_t address, std::uint64_t size_bytes) {
 }
 
 void MemoryContents::discard(Range range) {
-  if (touched_pages_.empty()) {
-    return;
-  }
+  if (touched_pages_.empty()) return;
   for (std::uint64_t page = range.lo; page < range.hi; page += kPageBytes) {
-    if (touched_pages_.erase(page) != 0) {
-      clear_page(heap_, page);
-    }
+    if (touched_pages_.erase(page) != 0) clear_page(heap_, page);
   }
 }
 
@@ -152,14 +144,13 @@ void MemoryContents::clear_page(const Window& window, std::uint64_t page) {
     madvise(window.at(page), kPageBytes, MADV_DONTNEED);
     return;
   }
-  mmap(window.at(page), kPageBytes, PROT_READ | PROT_WRITE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  map_empty(window.at(page), kPageBytes);
 }
 
 bool MemoryContents::is_attached(std::uint64_t address) const {
   if (shared_pages_.contains(round_down(address, kPageBytes))) return true;
-  const auto behind = attached_.upper_bound(address);
-  return behind != attached_.begin() && std::prev(behind)->second.hi > address;
+  const auto found = last_up_to(attached_, address);
+  return found != attached_.end() && found->second.hi > address;
 }
 
 int MemoryContents::pattern_file(unsigned char value) {
@@ -224,9 +215,7 @@ void MemoryContents::fill(Range range, unsigned char value) {
 }
 
 bool MemoryContents::attach(const Mapping& mapping) {
-  if (attached_.contains(mapping.range.lo)) {
-    return true;
-  }
+  if (attached_.contains(mapping.range.lo)) return true;
   Window* window = window_of(mapping.range.lo);
   if (window == nullptr || !make_mirror(*window) || mapping.range.lo < window->mirrored.lo ||
       mapping.range.hi > window->mirrored.hi) {
@@ -251,17 +240,14 @@ void MemoryContents::detach(Range range) {
   auto at = attached_.lower_bound(range.lo);
   while (at != attached_.end() && at->first < range.hi) {
     Window* window = window_of(at->first);
-    mmap(window->at(at->first), at->second.size_bytes(), PROT_READ | PROT_WRITE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    map_empty(window->at(at->first), at->second.size_bytes());
     at = attached_.erase(at);
   }
 }
 
 void MemoryContents::drop_handle(MemoryHandle handle, std::uint64_t size_bytes) {
   const auto found = handle_places_.find(handle);
-  if (found == handle_places_.end()) {
-    return;
-  }
+  if (found == handle_places_.end()) return;
   const FilePlace& place = found->second;
   if (place.file >= 0) {
     close(place.file);

@@ -9,21 +9,15 @@
 namespace simcuda {
 namespace {
 
-SimcuMissing to_missing(order::Missing missing) {
-  switch (missing) {
-    case order::Missing::AnyEvent:
-      return SIMCU_MISSING_EVENT;
-    case order::Missing::LaterEvent:
-      return SIMCU_MISSING_LATER_EVENT;
-    case order::Missing::RightEvent:
-      return SIMCU_MISSING_RIGHT_EVENT;
-    case order::Missing::Wait:
-      return SIMCU_MISSING_WAIT;
-    case order::Missing::Allocation:
-      return SIMCU_MISSING_ALLOCATION;
-  }
-  return SIMCU_MISSING_EVENT;
+// The interface has the same kinds under the same numbers.
+constexpr SimcuMissing to_missing(order::Missing missing) {
+  return static_cast<SimcuMissing>(missing);
 }
+static_assert(to_missing(order::Missing::AnyEvent) == SIMCU_MISSING_EVENT);
+static_assert(to_missing(order::Missing::LaterEvent) == SIMCU_MISSING_LATER_EVENT);
+static_assert(to_missing(order::Missing::RightEvent) == SIMCU_MISSING_RIGHT_EVENT);
+static_assert(to_missing(order::Missing::Wait) == SIMCU_MISSING_WAIT);
+static_assert(to_missing(order::Missing::Allocation) == SIMCU_MISSING_ALLOCATION);
 
 }  // namespace
 

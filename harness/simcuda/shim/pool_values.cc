@@ -23,7 +23,7 @@ constexpr int kDeviceLocalityDomain = 6;
 }  // namespace
 
 bool get_pool_identity(const PoolIdentity& pool, int attribute, void* value) {
-  const auto give = [&](int number) {
+  const auto give = [&](auto number) {
     std::memcpy(value, &number, sizeof number);
     return true;
   };
@@ -37,8 +37,7 @@ bool get_pool_identity(const PoolIdentity& pool, int attribute, void* value) {
     case kLocationType:
       return give(pool.location_type);
     case kMaxPoolSize:
-      std::memcpy(value, &pool.max_bytes, sizeof pool.max_bytes);
-      return true;
+      return give(pool.max_bytes);
     case kHwDecompressEnabled:
       return give(0);
     case kLocalityDomainId:
@@ -69,16 +68,12 @@ std::optional<cudaMemLocation> pool_place(const cudaMemLocation& location, int a
 
 cudaError_t set_pool_value(MemoryPool& pool, cudaMemPoolAttr attribute, const void* value) {
   // Only an attribute that is known has a value of a known size.
-  const auto flag = [&] {
-    int given = 0;
-    std::memcpy(&given, value, sizeof given);
-    return given != 0;
-  };
-  const auto bytes = [&] {
-    std::uint64_t given = 0;
+  const auto read = [&](auto given) {
     std::memcpy(&given, value, sizeof given);
     return given;
   };
+  const auto flag = [&] { return read(int{}) != 0; };
+  const auto bytes = [&] { return read(std::uint64_t{}); };
   switch (attribute) {
     case cudaMemPoolReuseFollowEventDependencies:
       pool.set_follow_event_dependencies(flag());
@@ -94,14 +89,9 @@ cudaError_t set_pool_value(MemoryPool& pool, cudaMemPoolAttr attribute, const vo
       return cudaSuccess;
     case cudaMemPoolAttrReservedMemHigh:
     case cudaMemPoolAttrUsedMemHigh:
-      if (bytes() != 0) {
-        return cudaErrorInvalidValue;  // the high marks can only be set back
-      }
-      if (attribute == cudaMemPoolAttrReservedMemHigh) {
-        pool.reset_reserved_high();
-      } else {
-        pool.reset_used_high();
-      }
+      if (bytes() != 0) return cudaErrorInvalidValue;  // the high marks can only be set back
+      attribute == cudaMemPoolAttrReservedMemHigh ? pool.reset_reserved_high()
+                                                  : pool.reset_used_high();
       return cudaSuccess;
     default:
       return cudaErrorInvalidValue;
@@ -111,32 +101,27 @@ cudaError_t set_pool_value(MemoryPool& pool, cudaMemPoolAttr attribute, const vo
 cudaError_t get_pool_value(const MemoryPool& pool, cudaMemPoolAttr attribute, void* value) {
   const PoolAttributes& attributes = pool.attributes();
   const PoolUsage usage = pool.usage();
-  const auto give_flag = [&](bool flag) {
-    const int as_int = flag ? 1 : 0;
-    std::memcpy(value, &as_int, sizeof as_int);
-    return cudaSuccess;
-  };
-  const auto give_bytes = [&](std::uint64_t bytes) {
-    std::memcpy(value, &bytes, sizeof bytes);
+  const auto give = [&](auto number) {
+    std::memcpy(value, &number, sizeof number);
     return cudaSuccess;
   };
   switch (attribute) {
     case cudaMemPoolReuseFollowEventDependencies:
-      return give_flag(attributes.follow_event_dependencies);
+      return give(int{attributes.follow_event_dependencies});
     case cudaMemPoolReuseAllowOpportunistic:
-      return give_flag(attributes.allow_opportunistic);
+      return give(int{attributes.allow_opportunistic});
     case cudaMemPoolReuseAllowInternalDependencies:
-      return give_flag(attributes.allow_internal_dependencies);
+      return give(int{attributes.allow_internal_dependencies});
     case cudaMemPoolAttrReleaseThreshold:
-      return give_bytes(attributes.release_threshold_bytes);
+      return give(attributes.release_threshold_bytes);
     case cudaMemPoolAttrReservedMemCurrent:
-      return give_bytes(usage.reserved_bytes);
+      return give(usage.reserved_bytes);
     case cudaMemPoolAttrReservedMemHigh:
-      return give_bytes(usage.reserved_bytes_high);
+      return give(usage.reserved_bytes_high);
     case cudaMemPoolAttrUsedMemCurrent:
-      return give_bytes(usage.used_bytes);
+      return give(usage.used_bytes);
     case cudaMemPoolAttrUsedMemHigh:
-      return give_bytes(usage.used_bytes_high);
+      return give(usage.used_bytes_high);
     default:
       return cudaErrorInvalidValue;
   }

@@ -88,7 +88,6 @@ void read_costs(const std::string& path, const Json& costs) {
 
 Profile read_device(const std::string& path, const Json& device) {
   Profile profile;
-  profile.path = path;
   profile.device_name = device.at("name").get<std::string>();
   profile.driver_version = device.at("driver_version").get<std::string>();
   profile.cuda_version = device.at("cuda_version").get<int>();

@@ -10,7 +10,6 @@
 namespace simcuda {
 
 struct Profile {
-  std::string path;
   std::string device_name;
   std::string driver_version;  // NVML's text, "580.159.04"
   int cuda_version = 0;        // of the driver: 13000

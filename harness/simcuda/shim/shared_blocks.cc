@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <iterator>
 #include <string>
 
 namespace simcuda {
@@ -150,10 +149,9 @@ cudaError_t SharedBlocks::close(std::uint64_t address, bool all) {
 }
 
 Range SharedBlocks::opened_at(std::uint64_t address) const {
-  const auto behind = imports_.upper_bound(address);
-  if (behind == imports_.begin()) return {};
-  const Range block = std::prev(behind)->second.block;
-  return address < block.hi ? block : Range{};
+  const auto found = last_up_to(imports_, address);
+  if (found == imports_.end() || address >= found->second.block.hi) return {};
+  return found->second.block;
 }
 
 }  // namespace simcuda

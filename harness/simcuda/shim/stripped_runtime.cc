@@ -132,9 +132,7 @@ std::vector<std::uint64_t> first_two_calls(ModuleCode& module, std::uint64_t sta
 }
 
 const RuntimeFunction* named(const StrippedRuntime& runtime, std::string_view name) {
-  const auto found =
-      std::find_if(runtime.functions.begin(), runtime.functions.end(),
-                   [&](const RuntimeFunction& function) { return function.name == name; });
+  const auto found = std::ranges::find(runtime.functions, name, &RuntimeFunction::name);
   return found == runtime.functions.end() ? nullptr : &*found;
 }
 
