@@ -21,6 +21,11 @@ struct SimContext {
 
 // Null where the handle is none of ours, or stale.
 [[nodiscard]] SimContext* resolve_context(CUcontext context);
+// The driver's copies and peers are named by contexts. Negative where that is none.
+[[nodiscard]] inline int device_of(CUcontext context) {
+  const SimContext* const found = resolve_context(context);
+  return found == nullptr ? -1 : found->device;
+}
 // The primary context of a device that exists.
 [[nodiscard]] SimContext& primary_context(int device);
 // Replaces the thread's current context; null takes it away and leaves the one below.

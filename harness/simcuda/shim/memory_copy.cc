@@ -102,9 +102,7 @@ cudaError_t copy_memory(ThreadState& thread, void* to_pointer, const void* from_
   if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) {
     return cudaErrorInvalidMemcpyDirection;
   }
-  if (shape.width_bytes == 0 || shape.row_count == 0) {
-    return cudaSuccess;
-  }
+  if (shape.width_bytes == 0 || shape.row_count == 0) return cudaSuccess;
   if (to_pointer == nullptr || from_pointer == nullptr ||
       shape.to_pitch_bytes < shape.width_bytes || shape.from_pitch_bytes < shape.width_bytes) {
     return cudaErrorInvalidValue;
@@ -123,9 +121,7 @@ cudaError_t copy_memory(ThreadState& thread, void* to_pointer, const void* from_
   if (to.data == nullptr || from.data == nullptr || !direction_fits(kind, to, from)) {
     return cudaErrorInvalidValue;
   }
-  if (ref.device == nullptr) {
-    return cudaErrorInvalidResourceHandle;
-  }
+  if (ref.device == nullptr) return cudaErrorInvalidResourceHandle;
   move_bytes(to, from, shape);
   const std::uint64_t size_bytes = shape.width_bytes * shape.row_count;
   const CostId cost = copy_cost(to, from);
@@ -167,9 +163,7 @@ MadeWork fill_work(void* pointer, FillValue value, CopyShape shape) {
 
 cudaError_t fill_memory(ThreadState& thread, void* pointer, FillValue value, CopyShape shape,
                         cudaStream_t stream) {
-  if (shape.width_bytes == 0 || shape.row_count == 0) {
-    return cudaSuccess;
-  }
+  if (shape.width_bytes == 0 || shape.row_count == 0) return cudaSuccess;
   if (shape.to_pitch_bytes < shape.width_bytes ||
       (number(pointer) | shape.to_pitch_bytes) % value.element_bytes != 0) {
     return cudaErrorInvalidValue;
@@ -182,12 +176,8 @@ cudaError_t fill_memory(ThreadState& thread, void* pointer, FillValue value, Cop
   }
   const Bytes bytes = locate(pointer, span_bytes(shape.to_pitch_bytes, shape));
   const bool pinned = bytes.device == nullptr && host_allocation(pointer).lo != 0;
-  if (bytes.data == nullptr || (bytes.device == nullptr && !pinned)) {
-    return cudaErrorInvalidValue;
-  }
-  if (ref.device == nullptr) {
-    return cudaErrorInvalidResourceHandle;
-  }
+  if (bytes.data == nullptr || (bytes.device == nullptr && !pinned)) return cudaErrorInvalidValue;
+  if (ref.device == nullptr) return cudaErrorInvalidResourceHandle;
   set_bytes(bytes, value, shape);
   thread.charge(CostId::MemsetAsync);
   const std::lock_guard lock(ref.device->mutex);
@@ -230,9 +220,7 @@ cudaError_t copy_alone(ThreadState& thread, void* to, int to_device, const void*
   }
   const Bytes target = locate(to, size_bytes);
   const Bytes source = locate(from, size_bytes);
-  if (target.data == nullptr || source.data == nullptr) {
-    return cudaErrorInvalidValue;
-  }
+  if (target.data == nullptr || source.data == nullptr) return cudaErrorInvalidValue;
   std::memmove(target.data, source.data, size_bytes);
   thread.charge(CostId::MemsetAsync);
   const std::uint64_t end_ns =
@@ -254,77 +242,35 @@ cudaError_t copy_alone(ThreadState& thread, void* to, int to_device, const void*
 }  // namespace
 
 cudaError_t copy_between(ThreadState& thread, void* to, int to_device, const void* from,
-                         int from_device, std::size_t size_bytes) {
+                         int from_device, std::size_t size_bytes, cudaStream_t stream, Wait wait) {
   const cudaError_t checked = check_peers(to, to_device, from, from_device, size_bytes);
-  return checked != cudaSuccess ? checked
-                                : copy_alone(thread, to, to_device, from, from_device, size_bytes);
+  if (checked != cudaSuccess) return checked;
+  return wait == Wait::ForCopy ? copy_alone(thread, to, to_device, from, from_device, size_bytes)
+                               : copy_memory(thread, to, from, line(size_bytes),
+                                             cudaMemcpyDeviceToDevice, stream, wait);
 }
 
-cudaError_t copy_between_in_stream(ThreadState& thread, void* to, int to_device, const void* from,
-                                   int from_device, std::size_t size_bytes, cudaStream_t stream) {
-  const cudaError_t checked = check_peers(to, to_device, from, from_device, size_bytes);
-  return checked != cudaSuccess ? checked
-                                : copy_memory(thread, to, from, line(size_bytes),
-                                              cudaMemcpyDeviceToDevice, stream, Wait::No);
-}
-
-SIMCUDA_RUNTIME(cudaMemcpy, (void* to, const void* from, size_t size_bytes, cudaMemcpyKind kind),
-                (number(to), number(from), size_bytes),
-                copy_memory(thread, to, from, line(size_bytes), kind, nullptr, Wait::ForCopy))
-
-SIMCUDA_RUNTIME(cudaMemcpyAsync,
-                (void* to, const void* from, size_t size_bytes, cudaMemcpyKind kind,
-                 cudaStream_t stream),
-                (number(to), number(from), size_bytes, number(stream)),
-                copy_memory(thread, to, from, line(size_bytes), kind, stream, Wait::No))
-
-SIMCUDA_RUNTIME(cudaMemcpyPeerAsync,
-                (void* to, int to_device, const void* from, int from_device, size_t size_bytes,
-                 cudaStream_t stream),
-                (number(to), number(from), size_bytes, number(stream)),
-                copy_between_in_stream(thread, to, to_device, from, from_device, size_bytes,
-                                       stream))
-
-SIMCUDA_RUNTIME(cudaMemcpyPeer,
-                (void* to, int to_device, const void* from, int from_device, size_t size_bytes),
-                (number(to), number(from), size_bytes),
-                copy_between(thread, to, to_device, from, from_device, size_bytes))
-
-SIMCUDA_RUNTIME(cudaMemcpy2D,
-                (void* to, size_t to_pitch_bytes, const void* from, size_t from_pitch_bytes,
-                 size_t width_bytes, size_t height, cudaMemcpyKind kind),
-                (number(to), number(from), width_bytes, height),
-                copy_memory(thread, to, from,
-                            {to_pitch_bytes, from_pitch_bytes, width_bytes, height}, kind, nullptr,
-                            Wait::ForCopy))
-
-SIMCUDA_RUNTIME(cudaMemcpy2DAsync,
-                (void* to, size_t to_pitch_bytes, const void* from, size_t from_pitch_bytes,
-                 size_t width_bytes, size_t height, cudaMemcpyKind kind, cudaStream_t stream),
-                (number(to), number(from), width_bytes, height, number(stream)),
-                copy_memory(thread, to, from,
-                            {to_pitch_bytes, from_pitch_bytes, width_bytes, height}, kind, stream,
-                            Wait::No))
-
-SIMCUDA_RUNTIME(cudaMemset, (void* pointer, int value, size_t size_bytes),
-                (number(pointer), size_bytes),
-                fill_memory(thread, pointer, byte_value(value), line(size_bytes), nullptr))
-
-SIMCUDA_RUNTIME(cudaMemsetAsync, (void* pointer, int value, size_t size_bytes, cudaStream_t stream),
-                (number(pointer), size_bytes, number(stream)),
-                fill_memory(thread, pointer, byte_value(value), line(size_bytes), stream))
-
-SIMCUDA_RUNTIME(cudaMemset2D,
-                (void* pointer, size_t pitch_bytes, int value, size_t width_bytes, size_t height),
-                (number(pointer), width_bytes, height),
-                fill_memory(thread, pointer, byte_value(value),
-                            {pitch_bytes, pitch_bytes, width_bytes, height}, nullptr))
-
-SIMCUDA_RUNTIME(cudaMemset2DAsync,
-                (void* pointer, size_t pitch_bytes, int value, size_t width_bytes, size_t height,
-                 cudaStream_t stream),
-                (number(pointer), width_bytes, height, number(stream)),
-                fill_memory(thread, pointer, byte_value(value),
-                            {pitch_bytes, pitch_bytes, width_bytes, height}, stream))
+SIMCUDA_MOVES(RUNTIME, cuda, Memcpy,
+              (void* to, const void* from, size_t size_bytes, cudaMemcpyKind kind),
+              (number(to), number(from), size_bytes),
+              copy_memory(thread, to, from, line(size_bytes), kind, stream, wait))
+SIMCUDA_MOVES(RUNTIME, cuda, MemcpyPeer,
+              (void* to, int to_device, const void* from, int from_device, size_t size_bytes),
+              (number(to), number(from), size_bytes),
+              copy_between(thread, to, to_device, from, from_device, size_bytes, stream, wait))
+SIMCUDA_MOVES(RUNTIME, cuda, Memcpy2D,
+              (void* to, size_t to_pitch_bytes, const void* from, size_t from_pitch_bytes,
+               size_t width_bytes, size_t height, cudaMemcpyKind kind),
+              (number(to), number(from), width_bytes, height),
+              copy_memory(thread, to, from, {to_pitch_bytes, from_pitch_bytes, width_bytes, height},
+                          kind, stream, wait))
+SIMCUDA_MOVES(RUNTIME, cuda, Memset, (void* pointer, int value, size_t size_bytes),
+              (number(pointer), size_bytes),
+              fill_memory(thread, pointer, byte_value(value), line(size_bytes), stream))
+SIMCUDA_MOVES(RUNTIME, cuda, Memset2D,
+              (void* pointer, size_t pitch_bytes, int value, size_t width_bytes, size_t height),
+              (number(pointer), width_bytes, height),
+              fill_memory(thread, pointer, byte_value(value),
+                          {pitch_bytes, pitch_bytes, width_bytes, height}, stream))
 
 }  // namespace simcuda

@@ -19,12 +19,11 @@ enum class Wait : std::uint8_t { ForCopy, No };
 [[nodiscard]] MadeWork fill_work(void* pointer, FillValue value, CopyShape shape);
 [[nodiscard]] cudaError_t fill_memory(ThreadState& thread, void* pointer, FillValue value,
                                       CopyShape shape, cudaStream_t stream);
-// Between devices, in no stream: all their work comes before or after it.
+// Between devices. Where the host waits, it is in no stream: all work of both comes before or
+// after.
 [[nodiscard]] cudaError_t copy_between(ThreadState& thread, void* to, int to_device,
-                                       const void* from, int from_device, std::size_t size_bytes);
-[[nodiscard]] cudaError_t copy_between_in_stream(ThreadState& thread, void* to, int to_device,
-                                                 const void* from, int from_device,
-                                                 std::size_t size_bytes, cudaStream_t stream);
+                                       const void* from, int from_device, std::size_t size_bytes,
+                                       cudaStream_t stream, Wait wait);
 
 // Slices of rows; NotSupported where it concerns arrays.
 [[nodiscard]] cudaError_t copy_box(ThreadState& thread, const CUDA_MEMCPY3D* what,
@@ -39,3 +38,14 @@ enum class Wait : std::uint8_t { ForCopy, No };
 }
 
 }  // namespace simcuda
+
+// A call after which the host goes on once the bytes have moved, and the same in a stream: a
+// function and its `Async`, of the RUNTIME (cuda) or the DRIVER (cu). `answer` names `stream` and,
+// for copies, `wait`.
+#define SIMCUDA_MOVES(Kind, prefix, name, parameters, logged, answer)                       \
+  SIMCUDA_##Kind(prefix##name, parameters, logged,                                          \
+                 [&](cudaStream_t stream, [[maybe_unused]] Wait wait) { return answer; }(   \
+                     nullptr, Wait::ForCopy))                                               \
+      SIMCUDA_##Kind(prefix##name##Async, (SIMCUDA_INSIDE parameters, cudaStream_t stream), \
+                     (SIMCUDA_INSIDE logged, number(stream)),                               \
+                     [&]([[maybe_unused]] Wait wait) { return answer; }(Wait::No))

@@ -97,18 +97,6 @@ std::optional<Box> box_of(const CUDA_MEMCPY3D& what) {
       .kind = direction(to, from)};
 }
 
-// Driver copies name the devices by contexts.
-struct Devices {
-  int to = -1;
-  int from = -1;
-};
-Devices devices_of(CUcontext to, CUcontext from) {
-  const SimContext* const target = resolve_context(to);
-  const SimContext* const source = resolve_context(from);
-  return {.to = target == nullptr ? -1 : target->device,
-          .from = source == nullptr ? -1 : source->device};
-}
-
 // `count` elements a row.
 cudaError_t fill_rows(ThreadState& thread, CUdeviceptr address, FillValue value, CopyShape shape,
                       cudaStream_t stream) {
@@ -181,72 +169,42 @@ bool copy_may_follow(const CUDA_MEMCPY3D& before, const CUDA_MEMCPY3D& after) {
 
 // ---- copies
 
-SIMCUDA_DRIVER(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t size_bytes),
-               (to, from, size_bytes),
-               copy_memory(thread, plain(to), plain(from), line(size_bytes), cudaMemcpyDefault,
-                           nullptr, Wait::ForCopy))
-SIMCUDA_DRIVER(cuMemcpyAsync,
-               (CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUstream stream),
-               (to, from, size_bytes, number(stream)),
-               copy_memory(thread, plain(to), plain(from), line(size_bytes), cudaMemcpyDefault,
-                           stream, Wait::No))
-// In one direction: where the host waits for the copy, and in a stream.
-#define SIMCUDA_COPIES(direction, To, From, kind)                                          \
-  SIMCUDA_DRIVER(cuMemcpy##direction, (To to, From from, size_t size_bytes),               \
-                 (number(to), number(from), size_bytes),                                   \
-                 copy_memory(thread, as_runtime<void*>(to), as_runtime<const void*>(from), \
-                             line(size_bytes), kind, nullptr, Wait::ForCopy))              \
-  SIMCUDA_DRIVER(cuMemcpy##direction##Async,                                               \
-                 (To to, From from, size_t size_bytes, CUstream stream),                   \
-                 (number(to), number(from), size_bytes, number(stream)),                   \
-                 copy_memory(thread, as_runtime<void*>(to), as_runtime<const void*>(from), \
-                             line(size_bytes), kind, stream, Wait::No))
+SIMCUDA_MOVES(DRIVER, cu, Memcpy, (CUdeviceptr to, CUdeviceptr from, size_t size_bytes),
+              (to, from, size_bytes),
+              copy_memory(thread, plain(to), plain(from), line(size_bytes), cudaMemcpyDefault,
+                          stream, wait))
+// In one direction.
+#define SIMCUDA_COPIES(direction, To, From, kind)                                         \
+  SIMCUDA_MOVES(DRIVER, cu, Memcpy##direction, (To to, From from, size_t size_bytes),     \
+                (number(to), number(from), size_bytes),                                   \
+                copy_memory(thread, as_runtime<void*>(to), as_runtime<const void*>(from), \
+                            line(size_bytes), kind, stream, wait))
 SIMCUDA_COPIES(HtoD, CUdeviceptr, const void*, cudaMemcpyHostToDevice)
 SIMCUDA_COPIES(DtoH, void*, CUdeviceptr, cudaMemcpyDeviceToHost)
 SIMCUDA_COPIES(DtoD, CUdeviceptr, CUdeviceptr, cudaMemcpyDeviceToDevice)
-SIMCUDA_DRIVER(cuMemcpyPeer,
-               (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
-                size_t size_bytes),
-               (to, from, size_bytes),
-               copy_between(thread, plain(to), devices_of(to_context, from_context).to, plain(from),
-                            devices_of(to_context, from_context).from, size_bytes))
-SIMCUDA_DRIVER(cuMemcpyPeerAsync,
-               (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
-                size_t size_bytes, CUstream stream),
-               (to, from, size_bytes, number(stream)),
-               copy_between_in_stream(thread, plain(to), devices_of(to_context, from_context).to,
-                                      plain(from), devices_of(to_context, from_context).from,
-                                      size_bytes, stream))
-SIMCUDA_DRIVER(cuMemcpy2D, (const CUDA_MEMCPY2D* what), (number(what)),
-               copy_2d(thread, what, nullptr, Wait::ForCopy))
+SIMCUDA_MOVES(DRIVER, cu, MemcpyPeer,
+              (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+               size_t size_bytes),
+              (to, from, size_bytes),
+              copy_between(thread, plain(to), device_of(to_context), plain(from),
+                           device_of(from_context), size_bytes, stream, wait))
+SIMCUDA_MOVES(DRIVER, cu, Memcpy2D, (const CUDA_MEMCPY2D* what), (number(what)),
+              copy_2d(thread, what, stream, wait))
 SIMCUDA_DRIVER(cuMemcpy2DUnaligned, (const CUDA_MEMCPY2D* what), (number(what)),
                copy_2d(thread, what, nullptr, Wait::ForCopy))
-SIMCUDA_DRIVER(cuMemcpy2DAsync, (const CUDA_MEMCPY2D* what, CUstream stream),
-               (number(what), number(stream)), copy_2d(thread, what, stream, Wait::No))
-SIMCUDA_DRIVER(cuMemcpy3D, (const CUDA_MEMCPY3D* what), (number(what)),
-               copy_box(thread, what, nullptr, Wait::ForCopy))
-SIMCUDA_DRIVER(cuMemcpy3DAsync, (const CUDA_MEMCPY3D* what, CUstream stream),
-               (number(what), number(stream)), copy_box(thread, what, stream, Wait::No))
+SIMCUDA_MOVES(DRIVER, cu, Memcpy3D, (const CUDA_MEMCPY3D* what), (number(what)),
+              copy_box(thread, what, stream, wait))
 
 // ---- fills: `count` elements, or rows of them
 
-#define SIMCUDA_FILLS(bits, Value)                                                                 \
-  SIMCUDA_DRIVER(cuMemsetD##bits, (CUdeviceptr to, Value value, size_t count), (to, value, count), \
-                 fill_rows(thread, to, {value, sizeof(Value)}, {.width_bytes = count}, nullptr))   \
-  SIMCUDA_DRIVER(cuMemsetD##bits##Async,                                                           \
-                 (CUdeviceptr to, Value value, size_t count, CUstream stream),                     \
-                 (to, value, count, number(stream)),                                               \
-                 fill_rows(thread, to, {value, sizeof(Value)}, {.width_bytes = count}, stream))    \
-  SIMCUDA_DRIVER(                                                                                  \
-      cuMemsetD2D##bits,                                                                           \
-      (CUdeviceptr to, size_t pitch_bytes, Value value, size_t width, size_t height),              \
-      (to, pitch_bytes, value, width, height),                                                     \
-      fill_rows(thread, to, {value, sizeof(Value)}, {pitch_bytes, 0, width, height}, nullptr))     \
-  SIMCUDA_DRIVER(                                                                                  \
-      cuMemsetD2D##bits##Async,                                                                    \
-      (CUdeviceptr to, size_t pitch_bytes, Value value, size_t width, size_t height,               \
-       CUstream stream),                                                                           \
-      (to, pitch_bytes, value, width, height, number(stream)),                                     \
+#define SIMCUDA_FILLS(bits, Value)                                                             \
+  SIMCUDA_MOVES(DRIVER, cu, MemsetD##bits, (CUdeviceptr to, Value value, size_t count),        \
+                (to, value, count),                                                            \
+                fill_rows(thread, to, {value, sizeof(Value)}, {.width_bytes = count}, stream)) \
+  SIMCUDA_MOVES(                                                                               \
+      DRIVER, cu, MemsetD2D##bits,                                                             \
+      (CUdeviceptr to, size_t pitch_bytes, Value value, size_t width, size_t height),          \
+      (to, pitch_bytes, value, width, height),                                                 \
       fill_rows(thread, to, {value, sizeof(Value)}, {pitch_bytes, 0, width, height}, stream))
 SIMCUDA_FILLS(8, unsigned char)
 SIMCUDA_FILLS(16, unsigned short)

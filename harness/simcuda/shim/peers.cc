@@ -73,12 +73,6 @@ cudaError_t can_access_peer(ThreadState& thread, int* can_access, int index, int
   return cudaSuccess;
 }
 
-// The driver names a peer by a context of it.
-int device_of(CUcontext context) {
-  const SimContext* const found = resolve_context(context);
-  return found == nullptr ? -1 : found->device;
-}
-
 }  // namespace
 
 void read_peers() {

@@ -115,27 +115,14 @@ SIMCUDA_EXPORT cudaError_t cudaGetSymbolSize(size_t* size_bytes, const void* sym
   });
 }
 
-SIMCUDA_RUNTIME(cudaMemcpyToSymbol,
-                (const void* symbol, const void* from, size_t count, size_t offset,
-                 cudaMemcpyKind kind),
-                (number(symbol), number(from), count),
-                copy_to_symbol(thread, from, {symbol, count, offset, kind, nullptr, Wait::ForCopy}))
-
-SIMCUDA_RUNTIME(cudaMemcpyToSymbolAsync,
-                (const void* symbol, const void* from, size_t count, size_t offset,
-                 cudaMemcpyKind kind, cudaStream_t stream),
-                (number(symbol), number(from), count, number(stream)),
-                copy_to_symbol(thread, from, {symbol, count, offset, kind, stream, Wait::No}))
-
-SIMCUDA_RUNTIME(cudaMemcpyFromSymbol,
-                (void* to, const void* symbol, size_t count, size_t offset, cudaMemcpyKind kind),
-                (number(to), number(symbol), count),
-                copy_from_symbol(thread, to, {symbol, count, offset, kind, nullptr, Wait::ForCopy}))
-
-SIMCUDA_RUNTIME(cudaMemcpyFromSymbolAsync,
-                (void* to, const void* symbol, size_t count, size_t offset, cudaMemcpyKind kind,
-                 cudaStream_t stream),
-                (number(to), number(symbol), count, number(stream)),
-                copy_from_symbol(thread, to, {symbol, count, offset, kind, stream, Wait::No}))
+SIMCUDA_MOVES(RUNTIME, cuda, MemcpyToSymbol,
+              (const void* symbol, const void* from, size_t count, size_t offset,
+               cudaMemcpyKind kind),
+              (number(symbol), number(from), count),
+              copy_to_symbol(thread, from, {symbol, count, offset, kind, stream, wait}))
+SIMCUDA_MOVES(RUNTIME, cuda, MemcpyFromSymbol,
+              (void* to, const void* symbol, size_t count, size_t offset, cudaMemcpyKind kind),
+              (number(to), number(symbol), count),
+              copy_from_symbol(thread, to, {symbol, count, offset, kind, stream, wait}))
 
 }  // namespace simcuda

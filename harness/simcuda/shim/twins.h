@@ -63,5 +63,7 @@ template <class Runtime, class Given>
 #define SIMCUDA_DRIVER(driver_name, parameters, logged, answer)                          \
   SIMCUDA_FUNCTION(driver_call, CUresult, driver_name, #driver_name, parameters, logged, \
                    as_result(answer))
+// What stands in brackets, without them.
+#define SIMCUDA_INSIDE(...) __VA_ARGS__
 #define SIMCUDA_LIST(...) \
   { __VA_ARGS__ }
