@@ -1,5 +1,5 @@
-// Pinned host memory and questions about pointers. In: sizes, host pointers. Out: ordinary host
-// memory, remembered so that cudaPointerGetAttributes and cudaFreeHost know it.
+// Pinned host memory. In: sizes, host pointers. Out: ordinary host memory, remembered so that
+// cudaPointerGetAttributes and cudaFreeHost know it.
 #include "harness/simcuda/shim/host_memory.h"
 
 #include <sys/mman.h>
@@ -154,41 +154,6 @@ cudaError_t free_host(ThreadState& thread, void* pointer) {
                                                                    : cudaErrorInvalidValue;
 }
 
-cudaError_t pointer_attributes(ThreadState& thread, cudaPointerAttributes* attributes,
-                               const void* pointer) {
-  if (attributes == nullptr) {
-    return cudaErrorInvalidValue;
-  }
-  thread.charge(CostId::PointerGetAttributes);
-  *attributes = {};
-  void* plain = const_cast<void*>(pointer);
-  if (SimulatedDevice* device = device_of_address(number(pointer)); device != nullptr) {
-    const std::lock_guard lock(device->mutex);
-    if (!device->live_range(number(pointer)).empty()) {
-      attributes->type = cudaMemoryTypeDevice;
-      attributes->device = device->index;
-      attributes->devicePointer = plain;
-      return cudaSuccess;
-    }
-  }
-  attributes->hostPointer = plain;
-  if (const ManagedBlock managed = managed_block(pointer); managed.range.lo != 0) {
-    attributes->type = cudaMemoryTypeManaged;
-    attributes->device = managed.device;
-    attributes->devicePointer = plain;
-    return cudaSuccess;
-  }
-  if (host_allocation(pointer).lo != 0) {
-    attributes->type = cudaMemoryTypeHost;
-    attributes->device = thread.device;
-    attributes->devicePointer = plain;
-    return cudaSuccess;
-  }
-  attributes->type = cudaMemoryTypeUnregistered;
-  attributes->device = cudaInvalidDeviceId;
-  return cudaSuccess;
-}
-
 // Bytes of the range that the process has already.
 std::uint64_t touched_bytes(const void* begin, std::uint64_t size_bytes) {
   constexpr std::uint64_t kHostPageBytes = 4096;
@@ -323,8 +288,5 @@ SIMCUDA_PAIR(cudaHostGetDevicePointer, (void** device_pointer, void* pointer, un
              (CUdeviceptr * device_pointer, void* pointer, unsigned int flags),
              (number(pointer), flags),
              device_pointer_of(as_runtime<void**>(device_pointer), pointer, flags))
-
-SIMCUDA_RUNTIME(cudaPointerGetAttributes, (cudaPointerAttributes * attributes, const void* pointer),
-                (number(pointer)), pointer_attributes(thread, attributes, pointer))
 
 }  // namespace simcuda

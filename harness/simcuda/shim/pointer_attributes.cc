@@ -1,4 +1,4 @@
-// What the driver says about pointers: kind, device, range. In: addresses of device memory, pinned
+// What both APIs say about pointers: kind, device, range. In: addresses of device memory, pinned
 // host memory or neither. Out: attributes; CUDA_ERROR_INVALID_VALUE for an address that CUDA does
 // not know, as on a GPU.
 #include <cstddef>
@@ -48,6 +48,28 @@ PointerPlace find_pointer_place(const ThreadState& thread, CUdeviceptr address) 
           .size_bytes = block.asked_bytes,
           .kind = block.kind,
           .index = device->index};
+}
+
+cudaError_t runtime_attributes(ThreadState& thread, cudaPointerAttributes* attributes,
+                               const void* pointer) {
+  if (attributes == nullptr) return cudaErrorInvalidValue;
+  thread.charge(CostId::PointerGetAttributes);
+  void* const plain = const_cast<void*>(pointer);
+  const PointerPlace place = find_pointer_place(thread, number(pointer));
+  *attributes = {};
+  if (place.range.empty()) {
+    attributes->type = cudaMemoryTypeUnregistered;
+    attributes->device = cudaInvalidDeviceId;
+    attributes->hostPointer = plain;
+    return cudaSuccess;
+  }
+  attributes->type = place.device != nullptr ? cudaMemoryTypeDevice
+                     : place.is_managed      ? cudaMemoryTypeManaged
+                                             : cudaMemoryTypeHost;
+  attributes->device = place.index;
+  attributes->devicePointer = plain;
+  if (place.device == nullptr) attributes->hostPointer = plain;
+  return cudaSuccess;
 }
 
 template <class T>
@@ -119,6 +141,9 @@ CUresult give_attributes(ThreadState& thread, unsigned count, CUpointer_attribut
 }
 
 }  // namespace
+
+SIMCUDA_RUNTIME(cudaPointerGetAttributes, (cudaPointerAttributes * attributes, const void* pointer),
+                (number(pointer)), runtime_attributes(thread, attributes, pointer))
 
 SIMCUDA_EXPORT CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
                                               CUdeviceptr address) {
