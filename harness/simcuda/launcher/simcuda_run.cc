@@ -66,18 +66,15 @@ bool wants_preload(const simcuda::ElfFacts& facts) {
   return !needs(facts, "libcudart.so.") || facts.has_rpath;
 }
 
-void put_first(const char* variable, const std::string& value) {
+enum class Place { First, Last };
+// Last is behind what the caller preloads: a library that stands in front of the runtime stays
+// there.
+void put(Place place, const char* variable, const std::string& value) {
   const char* const old = std::getenv(variable);
-  const std::string joined =
-      old == nullptr || *old == '\0' ? value : value + ":" + std::string(old);
-  setenv(variable, joined.c_str(), 1);
-}
-
-// Behind what the caller preloads: a library that stands in front of the runtime stays there.
-void put_last(const char* variable, const std::string& value) {
-  const char* const old = std::getenv(variable);
-  const std::string joined =
-      old == nullptr || *old == '\0' ? value : std::string(old) + ":" + value;
+  const std::string others = old == nullptr ? "" : old;
+  const std::string joined = others.empty()          ? value
+                             : place == Place::First ? value + ":" + others
+                                                     : others + ":" + value;
   setenv(variable, joined.c_str(), 1);
 }
 
@@ -101,12 +98,12 @@ int run(char** arguments) {
                  runtime.c_str());
     return kCannotRun;
   }
-  put_first("LD_LIBRARY_PATH", folder.string());
+  put(Place::First, "LD_LIBRARY_PATH", folder.string());
   if (!needs(facts, "libasan.so")) {  // which wants to be first itself
-    if (wants_preload(facts)) put_last("LD_PRELOAD", runtime);
-    put_last("LD_PRELOAD", (folder / "libsimcuda_preload.so").string());
+    if (wants_preload(facts)) put(Place::Last, "LD_PRELOAD", runtime);
+    put(Place::Last, "LD_PRELOAD", (folder / "libsimcuda_preload.so").string());
     const fs::path cupti = folder / "libcupti.so." SIMCUDA_MAJOR;
-    if (fs::exists(cupti)) put_last("LD_PRELOAD", cupti.string());
+    if (fs::exists(cupti)) put(Place::Last, "LD_PRELOAD", cupti.string());
   }
   setenv("SIMCUDA_REPORT", "1", 1);
   setenv("SIMCUDA_REDIRECT_STATIC", "1", 1);

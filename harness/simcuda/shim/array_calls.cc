@@ -1,4 +1,6 @@
 // The functions of arrays: made, freed, asked, copied. In: what the calls take. Out: their codes.
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -18,10 +20,8 @@ struct Part {
 };
 
 // Where the part lies; an error where it is no part of the array.
-cudaError_t find_part(cudaArray_const_t handle, const Part& part, Array* array, void** place) {
-  const std::optional<Array> found = find_array(number(handle));
-  if (!found) return cudaErrorInvalidResourceHandle;
-  *array = *found;
+cudaError_t find_part(const std::optional<Array>& array, const Part& part, void** place) {
+  if (!array) return cudaErrorInvalidResourceHandle;
   const bool fits = part.x_bytes <= array->pitch_bytes && part.y <= array->row_count() &&
                     part.width_bytes <= array->pitch_bytes - part.x_bytes &&
                     part.height <= array->row_count() - part.y;
@@ -40,59 +40,37 @@ cudaError_t find_bytes(cudaArray_const_t handle, std::size_t x_bytes, std::size_
   return begin > whole || size_bytes > whole - begin ? cudaErrorInvalidValue : cudaSuccess;
 }
 
+struct FormatRow {
+  CUarray_format driver = CU_AD_FORMAT_UNSIGNED_INT8;
+  int bits = 0;
+  cudaChannelFormatKind kind = cudaChannelFormatKindUnsigned;
+};
+constexpr std::array kFormats = {
+    FormatRow{CU_AD_FORMAT_UNSIGNED_INT8, 8, cudaChannelFormatKindUnsigned},
+    FormatRow{CU_AD_FORMAT_UNSIGNED_INT16, 16, cudaChannelFormatKindUnsigned},
+    FormatRow{CU_AD_FORMAT_UNSIGNED_INT32, 32, cudaChannelFormatKindUnsigned},
+    FormatRow{CU_AD_FORMAT_SIGNED_INT8, 8, cudaChannelFormatKindSigned},
+    FormatRow{CU_AD_FORMAT_SIGNED_INT16, 16, cudaChannelFormatKindSigned},
+    FormatRow{CU_AD_FORMAT_SIGNED_INT32, 32, cudaChannelFormatKindSigned},
+    FormatRow{CU_AD_FORMAT_HALF, 16, cudaChannelFormatKindFloat},
+    FormatRow{CU_AD_FORMAT_FLOAT, 32, cudaChannelFormatKindFloat}};
+
+// Unsigned where the driver has no such kind of that many bits.
 CUarray_format driver_format(const cudaChannelFormatDesc& format) {
-  const bool is_float = format.f == cudaChannelFormatKindFloat;
-  const bool is_signed = format.f == cudaChannelFormatKindSigned;
-  switch (format.x) {
-    case 8:
-      return is_signed ? CU_AD_FORMAT_SIGNED_INT8 : CU_AD_FORMAT_UNSIGNED_INT8;
-    case 16:
-      return is_float    ? CU_AD_FORMAT_HALF
-             : is_signed ? CU_AD_FORMAT_SIGNED_INT16
-                         : CU_AD_FORMAT_UNSIGNED_INT16;
-    default:
-      return is_float    ? CU_AD_FORMAT_FLOAT
-             : is_signed ? CU_AD_FORMAT_SIGNED_INT32
-                         : CU_AD_FORMAT_UNSIGNED_INT32;
-  }
+  const auto* found = std::ranges::find_if(
+      kFormats, [&](const FormatRow& row) { return row.bits == format.x && row.kind == format.f; });
+  if (found == kFormats.end()) found = std::ranges::find(kFormats, format.x, &FormatRow::bits);
+  return found->driver;
 }
 
 std::optional<cudaChannelFormatDesc> runtime_format(CUarray_format format, unsigned channels) {
-  cudaChannelFormatKind kind = cudaChannelFormatKindUnsigned;
-  int bits = 32;
-  switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-      bits = 8;
-      break;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-      bits = 16;
-      break;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-      break;
-    case CU_AD_FORMAT_SIGNED_INT8:
-      bits = 8;
-      kind = cudaChannelFormatKindSigned;
-      break;
-    case CU_AD_FORMAT_SIGNED_INT16:
-      bits = 16;
-      kind = cudaChannelFormatKindSigned;
-      break;
-    case CU_AD_FORMAT_SIGNED_INT32:
-      kind = cudaChannelFormatKindSigned;
-      break;
-    case CU_AD_FORMAT_HALF:
-      bits = 16;
-      kind = cudaChannelFormatKindFloat;
-      break;
-    case CU_AD_FORMAT_FLOAT:
-      kind = cudaChannelFormatKindFloat;
-      break;
-    default:
-      return std::nullopt;
+  const auto* const row = std::ranges::find(kFormats, format, &FormatRow::driver);
+  if (row == kFormats.end() || (channels != 1 && channels != 2 && channels != 4)) {
+    return std::nullopt;
   }
-  if (channels != 1 && channels != 2 && channels != 4) return std::nullopt;
-  return cudaChannelFormatDesc{bits, channels > 1 ? bits : 0, channels > 2 ? bits : 0,
-                               channels > 2 ? bits : 0, kind};
+  return cudaChannelFormatDesc{row->bits, channels > 1 ? row->bits : 0,
+                               channels > 2 ? row->bits : 0, channels > 2 ? row->bits : 0,
+                               row->kind};
 }
 
 // The runtime's arrays are the driver's.
@@ -183,22 +161,22 @@ SIMCUDA_EXPORT cudaError_t cudaMemcpy2DToArray(cudaArray_t to, size_t x_bytes, s
                                                const void* from, size_t pitch_bytes,
                                                size_t width_bytes, size_t height,
                                                cudaMemcpyKind kind) {
-  Array array;
+  const std::optional<Array> array = find_array(number(to));
   void* place = nullptr;
-  const cudaError_t error = find_part(to, {x_bytes, y, width_bytes, height}, &array, &place);
+  const cudaError_t error = find_part(array, {x_bytes, y, width_bytes, height}, &place);
   if (error != cudaSuccess) return error;
-  return cudaMemcpy2D(place, array.pitch_bytes, from, pitch_bytes, width_bytes, height, kind);
+  return cudaMemcpy2D(place, array->pitch_bytes, from, pitch_bytes, width_bytes, height, kind);
 }
 
 SIMCUDA_EXPORT cudaError_t cudaMemcpy2DFromArray(void* to, size_t pitch_bytes,
                                                  cudaArray_const_t from, size_t x_bytes, size_t y,
                                                  size_t width_bytes, size_t height,
                                                  cudaMemcpyKind kind) {
-  Array array;
+  const std::optional<Array> array = find_array(number(from));
   void* place = nullptr;
-  const cudaError_t error = find_part(from, {x_bytes, y, width_bytes, height}, &array, &place);
+  const cudaError_t error = find_part(array, {x_bytes, y, width_bytes, height}, &place);
   if (error != cudaSuccess) return error;
-  return cudaMemcpy2D(to, pitch_bytes, place, array.pitch_bytes, width_bytes, height, kind);
+  return cudaMemcpy2D(to, pitch_bytes, place, array->pitch_bytes, width_bytes, height, kind);
 }
 
 SIMCUDA_EXPORT cudaError_t cudaMemcpyToArray(cudaArray_t to, size_t x_bytes, size_t y,

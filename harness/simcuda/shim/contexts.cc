@@ -62,10 +62,25 @@ CUresult destroy(ThreadState& thread, CUcontext context) {
   return CUDA_SUCCESS;
 }
 
-// The context that a function means: the one named, or the current one.
-SimContext* named_or_current(const ThreadState& thread, CUcontext context) {
-  return resolve_context(context != nullptr ? context : thread.context);
+// What `ask` says of the context; `otherwise` where there is none.
+template <class Out, class Ask>
+CUresult give_of_context(Out* out, CUcontext context, CUresult otherwise, Ask ask) {
+  const SimContext* const found = resolve_context(context);
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (found == nullptr) return otherwise;
+  *out = ask(*found);
+  return CUDA_SUCCESS;
 }
+
+// The context that a function means: the one named, or the current one.
+CUcontext named_or_current(const ThreadState& thread, CUcontext context) {
+  return context != nullptr ? context : thread.context;
+}
+
+unsigned flags_of(const SimContext& context) { return context.flags; }
+unsigned long long id_of(const SimContext& context) { return context.id; }
+// That of every context since.
+unsigned api_version_of(const SimContext&) { return 3020; }
 
 CUresult release_primary(CUdevice device) {
   if (device_at(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
@@ -151,34 +166,14 @@ SIMCUDA_EXPORT CUresult cuCtxPopCurrent(CUcontext* context) {
 
 SIMCUDA_DRIVER(cuCtxGetDevice, (CUdevice * device), (), give_value(device, thread.device))
 
-SIMCUDA_EXPORT CUresult cuCtxGetFlags(unsigned int* flags) {
-  return driver_call<"cuCtxGetFlags">({}, [&](ThreadState& thread) {
-    const SimContext* const current = resolve_context(thread.context);
-    if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (current == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    *flags = current->flags;
-    return CUDA_SUCCESS;
-  });
-}
-
-SIMCUDA_EXPORT CUresult cuCtxGetApiVersion(CUcontext context, unsigned int* version) {
-  return driver_call<"cuCtxGetApiVersion">({number(context)}, [&](ThreadState& thread) {
-    if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (named_or_current(thread, context) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-    *version = 3020;  // that of every context since
-    return CUDA_SUCCESS;
-  });
-}
-
-SIMCUDA_EXPORT CUresult cuCtxGetId(CUcontext context, unsigned long long* id) {
-  return driver_call<"cuCtxGetId">({number(context)}, [&](ThreadState& thread) {
-    const SimContext* const object = named_or_current(thread, context);
-    if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (object == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    *id = object->id;
-    return CUDA_SUCCESS;
-  });
-}
+SIMCUDA_DRIVER(cuCtxGetFlags, (unsigned int* flags), (),
+               give_of_context(flags, thread.context, CUDA_ERROR_CONTEXT_IS_DESTROYED, flags_of))
+SIMCUDA_DRIVER(cuCtxGetApiVersion, (CUcontext context, unsigned int* version), (number(context)),
+               give_of_context(version, named_or_current(thread, context),
+                               CUDA_ERROR_INVALID_CONTEXT, api_version_of))
+SIMCUDA_DRIVER(cuCtxGetId, (CUcontext context, unsigned long long* id), (number(context)),
+               give_of_context(id, named_or_current(thread, context),
+                               CUDA_ERROR_CONTEXT_IS_DESTROYED, id_of))
 
 // ---- those that programs make
 

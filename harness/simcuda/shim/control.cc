@@ -285,16 +285,11 @@ SIMCU_API void simcu_reset(void) {
   clear_faults();
 }
 
-SIMCU_API uint64_t simcu_unimplemented_count(void) {
-  std::uint64_t count = 0;
-  for (const auto& [name, gap] : all_gaps()) count += gap.call_count;
-  return count;
-}
+SIMCU_API uint64_t simcu_unimplemented_count(void) { return call_count_of(all_gaps()); }
 
 SIMCU_API const char* simcu_unimplemented_names(void) {
   static thread_local std::string names;
-  names.clear();
-  for (const auto& [name, gap] : all_gaps()) names += (names.empty() ? "" : ",") + name;
+  names = names_of(all_gaps());
   return names.c_str();
 }
 

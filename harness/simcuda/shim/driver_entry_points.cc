@@ -28,7 +28,12 @@ constexpr VersionRow kVersions[] = {
 #undef DRIVER_VERSION
 };
 
+// Both APIs have the first three under these numbers.
 enum class Found : std::uint8_t { Yes, NotFound, TooOld, VersionTooNew };
+static_assert(static_cast<int>(Found::NotFound) == cudaDriverEntryPointSymbolNotFound);
+static_assert(static_cast<int>(Found::NotFound) == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+static_assert(static_cast<int>(Found::TooOld) == cudaDriverEntryPointVersionNotSufficent);
+static_assert(static_cast<int>(Found::TooOld) == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
 
 struct Wanted {
   const char* name = nullptr;
@@ -56,25 +61,17 @@ Found look_up(const Wanted& wanted, void** function) {
 // Not finding a function is an answer, not an error: measured.
 cudaError_t get_entry_point(const Wanted& wanted, void** function,
                             cudaDriverEntryPointQueryResult* result) {
-  if (wanted.name == nullptr || function == nullptr) {
-    return cudaErrorInvalidValue;
-  }
+  if (wanted.name == nullptr || function == nullptr) return cudaErrorInvalidValue;
   const Found found = look_up(wanted, function);
   if (found == Found::VersionTooNew) return cudaErrorInvalidValue;
-  if (result != nullptr) {
-    *result = found == Found::Yes      ? cudaDriverEntryPointSuccess
-              : found == Found::TooOld ? cudaDriverEntryPointVersionNotSufficent
-                                       : cudaDriverEntryPointSymbolNotFound;
-  }
+  if (result != nullptr) *result = static_cast<cudaDriverEntryPointQueryResult>(found);
   return cudaSuccess;
 }
 
 CUresult get_proc_address(const Wanted& wanted, void** function,
                           CUdriverProcAddressQueryResult* result, const void* caller) {
   start_if_needed();
-  if (wanted.name == nullptr || function == nullptr) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (wanted.name == nullptr || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Found found = look_up(wanted, function);
   if (found == Found::VersionTooNew) return CUDA_ERROR_INVALID_VALUE;
   // It then gives up as with a driver that is too old.
@@ -83,11 +80,7 @@ CUresult get_proc_address(const Wanted& wanted, void** function,
     *function = nullptr;
     found = Found::NotFound;
   }
-  if (result != nullptr) {
-    *result = found == Found::Yes      ? CU_GET_PROC_ADDRESS_SUCCESS
-              : found == Found::TooOld ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
-                                       : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  }
+  if (result != nullptr) *result = static_cast<CUdriverProcAddressQueryResult>(found);
   // A name that came later is no error: an H200's driver says so in `result` alone.
   return found == Found::NotFound ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
 }

@@ -34,30 +34,31 @@ cudaError_t launch_handle(ThreadState& thread, const void* handle, void** argume
   return launch_kernel(thread, kernel->facts.name, arguments, stream);
 }
 
-// A kernel and its function are one object.
-template <class Handle>
-CUresult same_kernel(Handle* result, const void* kernel) {
-  if (result == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!kernel_of(kernel)) return CUDA_ERROR_INVALID_HANDLE;
-  *result = reinterpret_cast<Handle>(const_cast<void*>(kernel));
+// What `ask` says of the kernel.
+template <class Out, class Ask>
+CUresult give_of_kernel(Out* out, const void* handle, Ask ask) {
+  const std::optional<LoadedKernel> kernel = kernel_of(handle);
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
+  *out = ask(*kernel);
   return CUDA_SUCCESS;
 }
 
-template <class Handle>
-CUresult give_image(Handle* result, const void* handle) {
-  const std::optional<LoadedKernel> kernel = kernel_of(handle);
-  if (result == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
-  *result = reinterpret_cast<Handle>(const_cast<void*>(kernel->image));
-  return CUDA_SUCCESS;
+template <class Image>
+CUresult give_image(Image* image, const void* handle) {
+  return give_of_kernel(image, handle, [](const LoadedKernel& kernel) {
+    return reinterpret_cast<Image>(const_cast<void*>(kernel.image));
+  });
 }
 
 CUresult give_name(const char** name, const void* handle) {
-  const char* const known = kernel_name(handle);
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (known == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  *name = known;
-  return CUDA_SUCCESS;
+  return give_of_kernel(name, handle, [&](const LoadedKernel&) { return kernel_name(handle); });
+}
+
+// A kernel and its function are one object.
+CUresult give_function(CUfunction* function, CUkernel kernel) {
+  return give_of_kernel(function, kernel,
+                        [&](const LoadedKernel&) { return reinterpret_cast<CUfunction>(kernel); });
 }
 
 CUresult give_parameter(const void* handle, std::size_t index, std::size_t* offset_bytes,
@@ -135,7 +136,7 @@ CUresult give_loading_state(CUfunctionLoadingState* state, const void* kernel) {
 }  // namespace
 
 SIMCUDA_DRIVER(cuKernelGetFunction, (CUfunction * function, CUkernel kernel), (number(kernel)),
-               same_kernel(function, kernel))
+               give_function(function, kernel))
 SIMCUDA_DRIVER(cuKernelGetLibrary, (CUlibrary * library, CUkernel kernel), (number(kernel)),
                give_image(library, kernel))
 SIMCUDA_DRIVER(cuFuncGetModule, (CUmodule * module, CUfunction function), (number(function)),

@@ -1,7 +1,7 @@
 // The driver's initialisation and questions about devices. In: device numbers. Out: what the
 // runtime's functions answer, as CUresult.
+#include <bit>
 #include <cstdio>
-#include <cstring>
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/device_properties.h"
@@ -10,11 +10,22 @@
 #include "harness/simcuda/shim/twins.h"
 
 namespace simcuda {
+namespace {
+
+cudaError_t get_device(ThreadState& thread, CUdevice* device, int index) {
+  thread.charge(CostId::GetDevice);
+  return give_of_device(device, index, [&](const SimulatedDevice&) { return index; });
+}
+
+std::uint64_t total_bytes_of(const SimulatedDevice& device) { return device.core.total_bytes(); }
+
+CUuuid uuid_of(const SimulatedDevice& device) { return std::bit_cast<CUuuid>(device_uuid(device)); }
+
+}  // namespace
+
 SIMCUDA_EXPORT CUresult cuInit(unsigned int flags) {
   return driver_call<"cuInit">({flags}, [&](ThreadState&) {
-    if (flags != 0) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
+    if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
     see_devices();
     slow_reasons.fetch_and(~static_cast<std::uint32_t>(kNoInit));
     return device_count() == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
@@ -22,19 +33,11 @@ SIMCUDA_EXPORT CUresult cuInit(unsigned int flags) {
 }
 
 SIMCUDA_DRIVER(cuDeviceGetCount, (int* count), (), give_value(count, device_count()))
-
-SIMCUDA_EXPORT CUresult cuDeviceGet(CUdevice* device, int index) {
-  return driver_call<"cuDeviceGet">({static_cast<std::uint64_t>(index)}, [&](ThreadState& thread) {
-    thread.charge(CostId::GetDevice);
-    if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (device_at(index) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-    *device = index;
-    return CUDA_SUCCESS;
-  });
-}
+SIMCUDA_DRIVER(cuDeviceGet, (CUdevice * device, int index), (as_number(index)),
+               get_device(thread, device, index))
 
 SIMCUDA_EXPORT CUresult cuDeviceGetName(char* name, int length, CUdevice index) {
-  return driver_call<"cuDeviceGetName">({static_cast<std::uint64_t>(index)}, [&](ThreadState&) {
+  return driver_call<"cuDeviceGetName">({as_number(index)}, [&](ThreadState&) {
     const SimulatedDevice* device = device_at(index);
     if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     if (name == nullptr || length <= 0) return CUDA_ERROR_INVALID_VALUE;
@@ -45,26 +48,12 @@ SIMCUDA_EXPORT CUresult cuDeviceGetName(char* name, int length, CUdevice index) 
 }
 
 // Defined under the name that the header gives it (cuDeviceTotalMem_v2).
-SIMCUDA_EXPORT CUresult cuDeviceTotalMem(size_t* bytes, CUdevice index) {
-  return driver_call<"cuDeviceTotalMem">({static_cast<std::uint64_t>(index)}, [&](ThreadState&) {
-    const SimulatedDevice* device = device_at(index);
-    if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-    *bytes = device->core.total_bytes();
-    return CUDA_SUCCESS;
-  });
-}
+SIMCUDA_DRIVER(cuDeviceTotalMem, (size_t * bytes, CUdevice index), (as_number(index)),
+               give_of_device(bytes, index, total_bytes_of))
 
-SIMCUDA_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice index) {
-  return driver_call<"cuDeviceGetUuid">({static_cast<std::uint64_t>(index)}, [&](ThreadState&) {
-    const SimulatedDevice* device = device_at(index);
-    if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-    const std::array<std::uint8_t, 16> bytes = device_uuid(*device);
-    std::memcpy(uuid->bytes, bytes.data(), bytes.size());
-    return CUDA_SUCCESS;
-  });
-}
+SIMCUDA_FUNCTION(driver_call, CUresult, cuDeviceGetUuid_v2, "cuDeviceGetUuid",
+                 (CUuuid * uuid, CUdevice index), (as_number(index)),
+                 as_result(give_of_device(uuid, index, uuid_of)))
 
 SIMCUDA_EXPORT CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice index) {
   return driver_call<"cuDeviceComputeCapability">({as_number(index)}, [&](ThreadState&) {

@@ -47,15 +47,9 @@ std::string place_of_call() {
 __attribute__((destructor)) void report_gaps() {
   const Gaps gaps = all_gaps();
   if (std::getenv("SIMCUDA_REPORT") == nullptr || gaps.empty()) return;
-  unsigned long long count = 0;
-  std::string names;
-  for (const auto& [name, gap] : gaps) {
-    count += gap.call_count;
-    names += (names.empty() ? "" : ",") + name;
-  }
   std::fprintf(stderr,
                "simcuda: %llu calls failed that a GPU would have served; simcuda lacks: %s\n",
-               count, names.c_str());
+               static_cast<unsigned long long>(call_count_of(gaps)), names_of(gaps).c_str());
   bool has_kernels = false;
   for (const auto& [name, gap] : gaps) {
     has_kernels |= name.starts_with(kKernelGap);
@@ -72,6 +66,18 @@ __attribute__((destructor)) void report_gaps() {
 }
 
 }  // namespace
+
+std::uint64_t call_count_of(const Gaps& gaps) {
+  std::uint64_t count = 0;
+  for (const auto& [name, gap] : gaps) count += gap.call_count;
+  return count;
+}
+
+std::string names_of(const Gaps& gaps) {
+  std::string names;
+  for (const auto& [name, gap] : gaps) names += (names.empty() ? "" : ",") + name;
+  return names;
+}
 
 void note_gap(const std::string& name) {
   KnownGaps& all = known();

@@ -17,6 +17,9 @@ struct Gap {
   std::string first_place;  // "/path/program+0x11d3 in main", for addr2line
 };
 using Gaps = std::map<std::string, Gap, std::less<>>;
+// Calls of all of them, and their names with commas between.
+[[nodiscard]] std::uint64_t call_count_of(const Gaps& gaps);
+[[nodiscard]] std::string names_of(const Gaps& gaps);
 
 // Gaps that are kernels begin like this; the kernel's name follows.
 inline constexpr const char* kKernelGap = "kernel ";

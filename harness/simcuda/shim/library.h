@@ -24,6 +24,15 @@ void see_devices();
 // where there is no such device.
 [[nodiscard]] int device_count();
 [[nodiscard]] SimulatedDevice* device_at(int index);
+// Answers with what `ask` says of CUDA's device of that number.
+template <class Out, class Ask>
+[[nodiscard]] cudaError_t give_of_device(Out* out, int index, Ask ask) {
+  SimulatedDevice* const device = device_at(index);
+  if (out == nullptr) return cudaErrorInvalidValue;
+  if (device == nullptr) return cudaErrorInvalidDevice;
+  *out = ask(*device);
+  return cudaSuccess;
+}
 // As NVML counts them: all that the node has.
 [[nodiscard]] int node_device_count();
 [[nodiscard]] SimulatedDevice* node_device_at(int node_index);

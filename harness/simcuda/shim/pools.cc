@@ -18,9 +18,7 @@ namespace {
 // Runs `body` on the core's pool under the device's lock.
 template <class Body>
 cudaError_t with_core_pool(SimPool* object, Body body) {
-  if (object == nullptr) {
-    return cudaErrorInvalidValue;
-  }
+  if (object == nullptr) return cudaErrorInvalidValue;
   const std::lock_guard lock(object->device->mutex);
   MemoryPool* pool = object->device->core.pool(object->id);
   return pool == nullptr ? cudaErrorInvalidValue : body(*pool, *object);
@@ -36,9 +34,7 @@ cudaError_t create_device_pool(ThreadState& thread, cudaMemPool_t* result, Simul
   const std::lock_guard lock(device.mutex);
   const PoolOutcome outcome = device.core.create_pool(identity.max_bytes);
   thread.charge(CostId::PoolCreate);
-  if (outcome.status != Status::Ok) {
-    return to_error(outcome.status);
-  }
+  if (outcome.status != Status::Ok) return to_error(outcome.status);
   SimPool* pool = device.new_pool(outcome.pool);
   if (pool == nullptr) return cudaErrorMemoryAllocation;
   pool->identity = identity;
@@ -88,15 +84,11 @@ cudaError_t destroy_pool(ThreadState& thread, cudaMemPool_t handle) {
   const TickScope ticks(thread);
   SimulatedDevice& device = *pool->device;
   const std::lock_guard lock(device.mutex);
-  if (device.current_pool == pool) {
-    device.current_pool = device.default_pool;
-  }
+  if (device.current_pool == pool) device.current_pool = device.default_pool;
   const Outcome outcome = device.core.destroy_pool(pool->id, thread.now_ns());
   charge_work(thread, device, outcome.work);
   thread.charge(CostId::PoolDestroy);
-  if (outcome.status == Status::Ok) {
-    device.recycle(pool);
-  }
+  if (outcome.status == Status::Ok) pool->live = false;
   return to_error(outcome.status);
 }
 
@@ -110,9 +102,7 @@ cudaError_t set_access(SimPool& pool, const cudaMemAccessDesc* descriptions, std
       return cudaErrorInvalidDevice;
     }
     const bool own = !pool.is_host && wanted.location.id == pool.device->index;
-    if (own && wanted.flags != cudaMemAccessFlagsProtReadWrite) {
-      return cudaErrorInvalidValue;
-    }
+    if (own && wanted.flags != cudaMemAccessFlagsProtReadWrite) return cudaErrorInvalidValue;
     if (own) continue;
     if (!pool.is_host && !can_be_peers(wanted.location.id, pool.device->index) &&
         wanted.flags != cudaMemAccessFlagsProtNone) {
@@ -166,9 +156,7 @@ cudaError_t set_pool_access(ThreadState& thread, cudaMemPool_t pool,
 cudaError_t get_pool_access(ThreadState& thread, cudaMemAccessFlags* flags, cudaMemPool_t pool,
                             const cudaMemLocation* location) {
   thread.charge(CostId::PoolGetAttribute);
-  if (flags == nullptr || location == nullptr) {
-    return cudaErrorInvalidValue;
-  }
+  if (flags == nullptr || location == nullptr) return cudaErrorInvalidValue;
   return with_core_pool(resolve_any_pool(pool), [&](MemoryPool&, SimPool& object) {
     const bool is_device = location->type == cudaMemLocationTypeDevice;
     const bool own =
@@ -182,23 +170,13 @@ cudaError_t get_pool_access(ThreadState& thread, cudaMemAccessFlags* flags, cuda
   });
 }
 
-cudaError_t default_pool(ThreadState& thread, cudaMemPool_t* pool, int index) {
+cudaError_t pool_of_device(ThreadState& thread, cudaMemPool_t* pool, int index, PoolRole role) {
   thread.charge(CostId::DeviceGetAttribute);
-  SimulatedDevice* device = device_at(index);
-  if (pool == nullptr) return cudaErrorInvalidValue;
-  if (device == nullptr) return cudaErrorInvalidDevice;
-  *pool = reinterpret_cast<cudaMemPool_t>(device->default_pool);
-  return cudaSuccess;
-}
-
-cudaError_t current_pool(ThreadState& thread, cudaMemPool_t* pool, int index) {
-  thread.charge(CostId::DeviceGetAttribute);
-  SimulatedDevice* device = device_at(index);
-  if (pool == nullptr) return cudaErrorInvalidValue;
-  if (device == nullptr) return cudaErrorInvalidDevice;
-  const std::lock_guard lock(device->mutex);
-  *pool = reinterpret_cast<cudaMemPool_t>(device->current_pool);
-  return cudaSuccess;
+  return give_of_device(pool, index, [&](SimulatedDevice& device) {
+    const std::lock_guard lock(device.mutex);
+    return reinterpret_cast<cudaMemPool_t>(role == PoolRole::Default ? device.default_pool
+                                                                     : device.current_pool);
+  });
 }
 
 cudaError_t pool_of_location(ThreadState& thread, cudaMemPool_t* pool,
@@ -218,17 +196,14 @@ cudaError_t pool_of_location(ThreadState& thread, cudaMemPool_t* pool,
       device_at(place->id) == nullptr) {
     return cudaErrorInvalidValue;
   }
-  return role == PoolRole::Default ? default_pool(thread, pool, place->id)
-                                   : current_pool(thread, pool, place->id);
+  return pool_of_device(thread, pool, place->id, role);
 }
 
 cudaError_t set_current_pool(ThreadState& thread, int index, cudaMemPool_t pool) {
   thread.charge(CostId::PoolSetAttribute);
   SimulatedDevice* device = device_at(index);
   SimPool* object = resolve_pool(pool);
-  if (device == nullptr) {
-    return cudaErrorInvalidDevice;
-  }
+  if (device == nullptr) return cudaErrorInvalidDevice;
   if (object == nullptr || object->device != device || object->is_host) {
     return cudaErrorInvalidValue;
   }
@@ -263,9 +238,9 @@ SIMCUDA_TWINS(cudaMemPoolTrimTo, cuMemPoolTrimTo, (cudaMemPool_t pool, size_t ke
               (number(pool), keep_bytes), trim_pool(thread, pool, keep_bytes))
 SIMCUDA_TWINS(cudaDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool,
               (cudaMemPool_t * pool, int index), (as_number(index)),
-              default_pool(thread, pool, index))
+              pool_of_device(thread, pool, index, PoolRole::Default))
 SIMCUDA_TWINS(cudaDeviceGetMemPool, cuDeviceGetMemPool, (cudaMemPool_t * pool, int index),
-              (as_number(index)), current_pool(thread, pool, index))
+              (as_number(index)), pool_of_device(thread, pool, index, PoolRole::Current))
 SIMCUDA_TWINS(cudaDeviceSetMemPool, cuDeviceSetMemPool, (int index, cudaMemPool_t pool),
               (as_number(index), number(pool)), set_current_pool(thread, index, pool))
 

@@ -151,8 +151,6 @@ void SimulatedDevice::recycle(SimEvent* event) {
   spare_events_.push_back(event);
 }
 
-void SimulatedDevice::recycle(SimPool* pool) { pool->live = false; }
-
 void SimulatedDevice::reset(std::uint64_t now_ns) {
   arena<SimStream>().for_each([&](SimStream& stream) {
     if (stream.device != this || !stream.live) return;

@@ -112,7 +112,6 @@ class SimulatedDevice {
   [[nodiscard]] SimStream* stream_handle(StreamId id);
   void recycle(SimStream* stream);
   void recycle(SimEvent* event);
-  void recycle(SimPool* pool);
   // The end of the primary context: its memory, streams and events go; pools, their blocks and
   // memory handles stay, as on a GPU. Work on the device has ended; with the lock held.
   void reset(std::uint64_t now_ns);

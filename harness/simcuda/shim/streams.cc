@@ -18,18 +18,14 @@ cudaError_t create_stream(ThreadState& thread, cudaStream_t* result, unsigned fl
   if (result == nullptr || (flags & ~static_cast<unsigned>(cudaStreamNonBlocking)) != 0) {
     return cudaErrorInvalidValue;
   }
-  if (device == nullptr) {
-    return cudaErrorNoDevice;
-  }
+  if (device == nullptr) return cudaErrorNoDevice;
   const std::lock_guard lock(device->mutex);
   const StreamKind kind =
       flags == cudaStreamNonBlocking ? StreamKind::NonBlocking : StreamKind::Blocking;
   const StreamOutcome outcome = device->core.create_stream(kind, thread.now_ns());
   charge_work(thread, *device, outcome.work);
   thread.charge(CostId::StreamCreate);
-  if (outcome.status != Status::Ok) {
-    return to_error(outcome.status);
-  }
+  if (outcome.status != Status::Ok) return to_error(outcome.status);
   SimStream* stream = device->new_stream(outcome.stream);
   if (stream == nullptr) return cudaErrorMemoryAllocation;
   stream->flags = flags;
@@ -92,50 +88,21 @@ cudaError_t synchronize_device(ThreadState& thread) {
 template <class Answer, class Ask>
 cudaError_t ask_stream(ThreadState& thread, cudaStream_t stream, Answer* answer, Ask ask) {
   const StreamRef ref = resolve_stream(thread, stream);
-  if (ref.device == nullptr || answer == nullptr) {
-    return ref.device == nullptr ? cudaErrorInvalidResourceHandle : cudaErrorInvalidValue;
-  }
+  if (ref.device == nullptr) return cudaErrorInvalidResourceHandle;
+  if (answer == nullptr) return cudaErrorInvalidValue;
   *answer = static_cast<Answer>(ask(ref));
   return cudaSuccess;
 }
 
-cudaError_t stream_flags(ThreadState& thread, cudaStream_t stream, unsigned* flags) {
-  return ask_stream(thread, stream, flags, [](const StreamRef& ref) {
-    return ref.stream == nullptr ? 0 : ref.stream->flags.load();
-  });
-}
-
-cudaError_t stream_priority(ThreadState& thread, cudaStream_t stream, int* priority) {
-  return ask_stream(thread, stream, priority, [](const StreamRef& ref) {
-    return ref.stream == nullptr ? 0 : ref.stream->priority.load();
-  });
-}
-
-cudaError_t stream_device(ThreadState& thread, cudaStream_t stream, int* index) {
-  return ask_stream(thread, stream, index, [](const StreamRef& ref) { return ref.device->index; });
-}
-
-cudaError_t stream_id(ThreadState& thread, cudaStream_t stream, unsigned long long* id) {
-  return ask_stream(thread, stream, id, [](const StreamRef& ref) {
-    return ref.stream == nullptr ? 1 : ref.stream->number.load();
-  });
-}
-
 // Streams of programs belong to the primary context.
-cudaError_t stream_context(ThreadState& thread, cudaStream_t stream, CUcontext* context) {
-  return ask_stream(thread, stream, context, [](const StreamRef& ref) {
-    return reinterpret_cast<CUcontext>(&primary_context(ref.device->index));
-  });
+CUcontext context_of(const StreamRef& ref) {
+  return reinterpret_cast<CUcontext>(&primary_context(ref.device->index));
 }
 
 cudaError_t priority_range(ThreadState& thread, int* lowest, int* highest) {
   thread.charge(CostId::DeviceGetAttribute);
-  if (lowest != nullptr) {
-    *lowest = 0;
-  }
-  if (highest != nullptr) {
-    *highest = kPriorityHighest;
-  }
+  if (lowest != nullptr) *lowest = 0;
+  if (highest != nullptr) *highest = kPriorityHighest;
   return cudaSuccess;
 }
 
@@ -163,11 +130,17 @@ SIMCUDA_TWINS(cudaStreamQuery, cuStreamQuery, (cudaStream_t stream), (number(str
 SIMCUDA_TWINS(cudaStreamSynchronize, cuStreamSynchronize, (cudaStream_t stream), (number(stream)),
               synchronize_stream(thread, stream))
 SIMCUDA_TWINS(cudaStreamGetFlags, cuStreamGetFlags, (cudaStream_t stream, unsigned int* flags),
-              (number(stream)), stream_flags(thread, stream, flags))
+              (number(stream)), ask_stream(thread, stream, flags, [](const StreamRef& ref) {
+                return ref.stream == nullptr ? 0 : ref.stream->flags.load();
+              }))
 SIMCUDA_TWINS(cudaStreamGetPriority, cuStreamGetPriority, (cudaStream_t stream, int* priority),
-              (number(stream)), stream_priority(thread, stream, priority))
+              (number(stream)), ask_stream(thread, stream, priority, [](const StreamRef& ref) {
+                return ref.stream == nullptr ? 0 : ref.stream->priority.load();
+              }))
 SIMCUDA_TWINS(cudaStreamGetId, cuStreamGetId, (cudaStream_t stream, unsigned long long* id),
-              (number(stream)), stream_id(thread, stream, id))
+              (number(stream)), ask_stream(thread, stream, id, [](const StreamRef& ref) {
+                return ref.stream == nullptr ? 1 : ref.stream->number.load();
+              }))
 SIMCUDA_TWINS(cudaStreamCopyAttributes, cuStreamCopyAttributes,
               (cudaStream_t to, cudaStream_t from), (number(to), number(from)),
               copy_stream_attributes(thread, to, from))
@@ -175,13 +148,15 @@ SIMCUDA_TWINS(cudaDeviceGetStreamPriorityRange, cuCtxGetStreamPriorityRange,
               (int* lowest, int* highest), (), priority_range(thread, lowest, highest))
 #if CUDART_VERSION >= 12080
 SIMCUDA_TWINS(cudaStreamGetDevice, cuStreamGetDevice, (cudaStream_t stream, int* index),
-              (number(stream)), stream_device(thread, stream, index))
+              (number(stream)), ask_stream(thread, stream, index, [](const StreamRef& ref) {
+                return ref.device->index;
+              }))
 #endif
 
 SIMCUDA_TWINS(cudaDeviceSynchronize, cuCtxSynchronize, (), (), synchronize_device(thread))
 
 SIMCUDA_DRIVER(cuStreamGetCtx, (CUstream stream, CUcontext* context), (number(stream)),
-               stream_context(thread, stream, context))
+               ask_stream(thread, stream, context, context_of))
 // There are no such contexts here, so a stream has none.
 SIMCUDA_DRIVER(cuStreamGetGreenCtx, (CUstream stream, CUgreenCtx* context), (number(stream)),
                context == nullptr ? cudaErrorInvalidValue : (*context = nullptr, cudaSuccess))
