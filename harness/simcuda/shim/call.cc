@@ -12,6 +12,7 @@
 #include "harness/simcuda/shim/fault_plan.h"
 #include "harness/simcuda/shim/gpu_faults.h"
 #include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/one_of.h"
 #include "harness/simcuda/shim/sanitizers.h"
 
 namespace simcuda {
@@ -144,21 +145,10 @@ void promise_after(ThreadState& thread, const void* key) {
 }
 
 bool is_sticky(int error) {
-  switch (error) {
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorAssert:
-    case cudaErrorHardwareStackError:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorLaunchFailure:
-    case cudaErrorECCUncorrectable:
-      return true;
-    default:
-      return false;
-  }
+  return is_one_of(error, cudaErrorIllegalAddress, cudaErrorLaunchTimeout, cudaErrorAssert,
+                   cudaErrorHardwareStackError, cudaErrorIllegalInstruction,
+                   cudaErrorMisalignedAddress, cudaErrorInvalidAddressSpace, cudaErrorInvalidPc,
+                   cudaErrorLaunchFailure, cudaErrorECCUncorrectable);
 }
 
 void set_sticky_error(int error) {

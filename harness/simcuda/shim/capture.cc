@@ -92,7 +92,7 @@ Captured capture_free(const StreamRef& ref, std::uint64_t address) {
   });
 }
 
-Captured capture_forbids(const StreamRef& ref) {
+Captured refuse_captured(const StreamRef& ref) {
   return with_capture(ref, [](Capture& capture, CapturedStream&) {
     return invalidate(capture, cudaErrorStreamCaptureUnsupported);
   });
@@ -102,10 +102,7 @@ Captured capture_record(const StreamRef& ref, SimEvent& event, bool is_external)
   return with_capture(ref, [&](Capture& capture, CapturedStream& stream) {
     if (is_external) {
       return append(stream, add_node(*capture.graph, stream.dependencies,
-                                     {.kind = NodeKind::RecordEvent,
-                                      .type = cudaGraphNodeTypeEventRecord,
-                                      .event = &event,
-                                      .event_id = event.id}));
+                                     event_node(event, cudaGraphNodeTypeEventRecord)));
     }
     capture.events[&event] = stream.dependencies;
     event.capture_id = capture.id;
@@ -117,10 +114,7 @@ Captured capture_wait(const StreamRef& ref, SimEvent& event, bool is_external) {
   const Captured as_captured = with_capture(ref, [&](Capture& capture, CapturedStream& stream) {
     if (is_external) {
       return append(stream, add_node(*capture.graph, stream.dependencies,
-                                     {.kind = NodeKind::WaitEvent,
-                                      .type = cudaGraphNodeTypeWaitEvent,
-                                      .event = &event,
-                                      .event_id = event.id}));
+                                     event_node(event, cudaGraphNodeTypeWaitEvent)));
     }
     if (event.capture_id == capture.id) {
       add_once(stream.dependencies, capture.events[&event]);

@@ -23,8 +23,11 @@ using Captured = std::optional<cudaError_t>;
 [[nodiscard]] Captured capture_allocation(const StreamRef& ref, void** pointer,
                                           std::uint64_t size_bytes);
 [[nodiscard]] Captured capture_free(const StreamRef& ref, std::uint64_t address);
+[[nodiscard]] Captured refuse_captured(const StreamRef& ref);
 // A call that no captured stream takes, such as one that waits for it.
-[[nodiscard]] Captured capture_forbids(const StreamRef& ref);
+[[nodiscard]] inline Captured capture_forbids(const StreamRef& ref) {
+  return ref.captured ? refuse_captured(ref) : std::nullopt;
+}
 // An event in a captured stream stands for the nodes before it; an external one is a node itself.
 [[nodiscard]] Captured capture_record(const StreamRef& ref, SimEvent& event, bool is_external);
 // A wait by a captured stream, or for an event that was recorded in one.

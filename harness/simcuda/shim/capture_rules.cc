@@ -3,7 +3,7 @@
 
 #include "harness/simcuda/shim/capture.h"
 #include "harness/simcuda/shim/capture_state.h"
-#include "harness/simcuda/shim/name_list.h"
+#include "harness/simcuda/shim/one_of.h"
 
 namespace simcuda {
 namespace {

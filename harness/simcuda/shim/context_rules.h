@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "harness/simcuda/shim/name_list.h"
+#include "harness/simcuda/shim/one_of.h"
 
 namespace simcuda {
 

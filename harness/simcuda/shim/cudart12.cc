@@ -102,10 +102,8 @@ void* newer(const char* name) {
   return found;
 }
 
-template <typename Function>
-Function* newer_as(const char* name) {
-  return reinterpret_cast<Function*>(newer(name));
-}
+// A function whose declaration this file sees, as the newer library has it.
+#define NEWER(name) reinterpret_cast<decltype(&name)>(newer(#name))
 
 __attribute__((constructor)) void fill_slots() {
 #define FILL(name) simcuda12_##name = newer(#name);
@@ -134,8 +132,7 @@ extern "C" {
 
 cudaError_t cudaGetDeviceProperties_v2(void* older, int device) {
   cudaDeviceProp properties{};
-  const cudaError_t error =
-      newer_as<cudaError_t(cudaDeviceProp*, int)>("cudaGetDeviceProperties")(&properties, device);
+  const cudaError_t error = NEWER(cudaGetDeviceProperties)(&properties, device);
   if (error != cudaSuccess) return error;
   std::memset(older, 0, kOlderBytes);
   std::memcpy(older, &properties, kAlikeBytes);
@@ -149,23 +146,20 @@ cudaError_t cudaGetDeviceProperties_v2(void* older, int device) {
 cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long flags,
                                     cudaDriverEntryPointQueryResult* result) {
   constexpr unsigned int kVersion = 12080;
-  return newer_as<decltype(cudaGetDriverEntryPointByVersion)>("cudaGetDriverEntryPointByVersion")(
-      symbol, function, kVersion, flags, result);
+  return NEWER(cudaGetDriverEntryPointByVersion)(symbol, function, kVersion, flags, result);
 }
 
 cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, cudaStreamCaptureStatus* status,
                                         unsigned long long* id, cudaGraph_t* graph,
                                         const cudaGraphNode_t** dependencies, std::size_t* count) {
-  return newer_as<decltype(cudaStreamGetCaptureInfo)>("cudaStreamGetCaptureInfo")(
-      stream, status, id, graph, dependencies, nullptr, count);
+  return NEWER(cudaStreamGetCaptureInfo)(stream, status, id, graph, dependencies, nullptr, count);
 }
 
 cudaError_t cudaStreamGetCaptureInfo_v3(cudaStream_t stream, cudaStreamCaptureStatus* status,
                                         unsigned long long* id, cudaGraph_t* graph,
                                         const cudaGraphNode_t** dependencies,
                                         const cudaGraphEdgeData** edges, std::size_t* count) {
-  return newer_as<decltype(cudaStreamGetCaptureInfo)>("cudaStreamGetCaptureInfo")(
-      stream, status, id, graph, dependencies, edges, count);
+  return NEWER(cudaStreamGetCaptureInfo)(stream, status, id, graph, dependencies, edges, count);
 }
 
 cudaError_t cudaGraphNodeGetDependencies12(
@@ -173,8 +167,7 @@ cudaError_t cudaGraphNodeGetDependencies12(
     std::size_t* count) __asm__("cudaGraphNodeGetDependencies");
 cudaError_t cudaGraphNodeGetDependencies12(cudaGraphNode_t node, cudaGraphNode_t* dependencies,
                                            std::size_t* count) {
-  return newer_as<decltype(cudaGraphNodeGetDependencies)>("cudaGraphNodeGetDependencies")(
-      node, dependencies, nullptr, count);
+  return NEWER(cudaGraphNodeGetDependencies)(node, dependencies, nullptr, count);
 }
 
 cudaError_t cudaStreamUpdateCaptureDependencies12(
@@ -183,8 +176,7 @@ cudaError_t cudaStreamUpdateCaptureDependencies12(
 cudaError_t cudaStreamUpdateCaptureDependencies12(cudaStream_t stream,
                                                   cudaGraphNode_t* dependencies, std::size_t count,
                                                   unsigned int flags) {
-  return newer_as<decltype(cudaStreamUpdateCaptureDependencies)>(
-      "cudaStreamUpdateCaptureDependencies")(stream, dependencies, nullptr, count, flags);
+  return NEWER(cudaStreamUpdateCaptureDependencies)(stream, dependencies, nullptr, count, flags);
 }
 
 }  // extern "C"

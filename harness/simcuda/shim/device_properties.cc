@@ -19,92 +19,85 @@ std::uint64_t node_hash() {
   return hash;
 }
 
-// A field of cudaDeviceProp that repeats an attribute.
-template <class Field>
-void copy_attribute(const SimulatedDevice& device, cudaDeviceAttr attribute, Field& field) {
-  int value = 0;
-  if (device_attribute(device, attribute, value)) {
-    field = static_cast<Field>(value);
+// Fills fields of cudaDeviceProp that repeat an attribute.
+struct AttributeCopy {
+  const SimulatedDevice& device;
+  template <class Field>
+  void operator()(cudaDeviceAttr attribute, Field& field) const {
+    int value = 0;
+    if (device_attribute(device, attribute, value)) field = static_cast<Field>(value);
   }
+};
+
+void fill_limits(const AttributeCopy& copy, cudaDeviceProp& out) {
+  copy(cudaDevAttrMaxSharedMemoryPerBlock, out.sharedMemPerBlock);
+  copy(cudaDevAttrMaxRegistersPerBlock, out.regsPerBlock);
+  copy(cudaDevAttrWarpSize, out.warpSize);
+  copy(cudaDevAttrMaxPitch, out.memPitch);
+  copy(cudaDevAttrMaxThreadsPerBlock, out.maxThreadsPerBlock);
+  copy(cudaDevAttrMaxBlockDimX, out.maxThreadsDim[0]);
+  copy(cudaDevAttrMaxBlockDimY, out.maxThreadsDim[1]);
+  copy(cudaDevAttrMaxBlockDimZ, out.maxThreadsDim[2]);
+  copy(cudaDevAttrMaxGridDimX, out.maxGridSize[0]);
+  copy(cudaDevAttrMaxGridDimY, out.maxGridSize[1]);
+  copy(cudaDevAttrMaxGridDimZ, out.maxGridSize[2]);
+  copy(cudaDevAttrTotalConstantMemory, out.totalConstMem);
+  copy(cudaDevAttrTextureAlignment, out.textureAlignment);
+  copy(cudaDevAttrTexturePitchAlignment, out.texturePitchAlignment);
+  copy(cudaDevAttrSurfaceAlignment, out.surfaceAlignment);
+  copy(cudaDevAttrMultiProcessorCount, out.multiProcessorCount);
+  copy(cudaDevAttrGlobalMemoryBusWidth, out.memoryBusWidth);
+  copy(cudaDevAttrL2CacheSize, out.l2CacheSize);
+  copy(cudaDevAttrMaxPersistingL2CacheSize, out.persistingL2CacheMaxSize);
+  copy(cudaDevAttrMaxThreadsPerMultiProcessor, out.maxThreadsPerMultiProcessor);
+  copy(cudaDevAttrMaxSharedMemoryPerMultiprocessor, out.sharedMemPerMultiprocessor);
+  copy(cudaDevAttrMaxRegistersPerMultiprocessor, out.regsPerMultiprocessor);
+  copy(cudaDevAttrMaxSharedMemoryPerBlockOptin, out.sharedMemPerBlockOptin);
+  copy(cudaDevAttrMaxBlocksPerMultiprocessor, out.maxBlocksPerMultiProcessor);
+  copy(cudaDevAttrMaxAccessPolicyWindowSize, out.accessPolicyMaxWindowSize);
+  copy(cudaDevAttrReservedSharedMemoryPerBlock, out.reservedSharedMemPerBlock);
 }
 
-void fill_limits(const SimulatedDevice& device, cudaDeviceProp& out) {
-  copy_attribute(device, cudaDevAttrMaxSharedMemoryPerBlock, out.sharedMemPerBlock);
-  copy_attribute(device, cudaDevAttrMaxRegistersPerBlock, out.regsPerBlock);
-  copy_attribute(device, cudaDevAttrWarpSize, out.warpSize);
-  copy_attribute(device, cudaDevAttrMaxPitch, out.memPitch);
-  copy_attribute(device, cudaDevAttrMaxThreadsPerBlock, out.maxThreadsPerBlock);
-  copy_attribute(device, cudaDevAttrMaxBlockDimX, out.maxThreadsDim[0]);
-  copy_attribute(device, cudaDevAttrMaxBlockDimY, out.maxThreadsDim[1]);
-  copy_attribute(device, cudaDevAttrMaxBlockDimZ, out.maxThreadsDim[2]);
-  copy_attribute(device, cudaDevAttrMaxGridDimX, out.maxGridSize[0]);
-  copy_attribute(device, cudaDevAttrMaxGridDimY, out.maxGridSize[1]);
-  copy_attribute(device, cudaDevAttrMaxGridDimZ, out.maxGridSize[2]);
-  copy_attribute(device, cudaDevAttrTotalConstantMemory, out.totalConstMem);
-  copy_attribute(device, cudaDevAttrTextureAlignment, out.textureAlignment);
-  copy_attribute(device, cudaDevAttrTexturePitchAlignment, out.texturePitchAlignment);
-  copy_attribute(device, cudaDevAttrSurfaceAlignment, out.surfaceAlignment);
-  copy_attribute(device, cudaDevAttrMultiProcessorCount, out.multiProcessorCount);
-  copy_attribute(device, cudaDevAttrGlobalMemoryBusWidth, out.memoryBusWidth);
-  copy_attribute(device, cudaDevAttrL2CacheSize, out.l2CacheSize);
-  copy_attribute(device, cudaDevAttrMaxPersistingL2CacheSize, out.persistingL2CacheMaxSize);
-  copy_attribute(device, cudaDevAttrMaxThreadsPerMultiProcessor, out.maxThreadsPerMultiProcessor);
-  copy_attribute(device, cudaDevAttrMaxSharedMemoryPerMultiprocessor,
-                 out.sharedMemPerMultiprocessor);
-  copy_attribute(device, cudaDevAttrMaxRegistersPerMultiprocessor, out.regsPerMultiprocessor);
-  copy_attribute(device, cudaDevAttrMaxSharedMemoryPerBlockOptin, out.sharedMemPerBlockOptin);
-  copy_attribute(device, cudaDevAttrMaxBlocksPerMultiprocessor, out.maxBlocksPerMultiProcessor);
-  copy_attribute(device, cudaDevAttrMaxAccessPolicyWindowSize, out.accessPolicyMaxWindowSize);
-  copy_attribute(device, cudaDevAttrReservedSharedMemoryPerBlock, out.reservedSharedMemPerBlock);
-}
-
-void fill_abilities(const SimulatedDevice& device, cudaDeviceProp& out) {
-  copy_attribute(device, cudaDevAttrComputeCapabilityMajor, out.major);
-  copy_attribute(device, cudaDevAttrComputeCapabilityMinor, out.minor);
-  copy_attribute(device, cudaDevAttrIntegrated, out.integrated);
-  copy_attribute(device, cudaDevAttrCanMapHostMemory, out.canMapHostMemory);
-  copy_attribute(device, cudaDevAttrConcurrentKernels, out.concurrentKernels);
-  copy_attribute(device, cudaDevAttrEccEnabled, out.ECCEnabled);
-  copy_attribute(device, cudaDevAttrTccDriver, out.tccDriver);
-  copy_attribute(device, cudaDevAttrAsyncEngineCount, out.asyncEngineCount);
-  copy_attribute(device, cudaDevAttrUnifiedAddressing, out.unifiedAddressing);
-  copy_attribute(device, cudaDevAttrStreamPrioritiesSupported, out.streamPrioritiesSupported);
-  copy_attribute(device, cudaDevAttrGlobalL1CacheSupported, out.globalL1CacheSupported);
-  copy_attribute(device, cudaDevAttrLocalL1CacheSupported, out.localL1CacheSupported);
-  copy_attribute(device, cudaDevAttrManagedMemory, out.managedMemory);
-  copy_attribute(device, cudaDevAttrIsMultiGpuBoard, out.isMultiGpuBoard);
-  copy_attribute(device, cudaDevAttrMultiGpuBoardGroupID, out.multiGpuBoardGroupID);
-  copy_attribute(device, cudaDevAttrHostNativeAtomicSupported, out.hostNativeAtomicSupported);
-  copy_attribute(device, cudaDevAttrPageableMemoryAccess, out.pageableMemoryAccess);
-  copy_attribute(device, cudaDevAttrConcurrentManagedAccess, out.concurrentManagedAccess);
-  copy_attribute(device, cudaDevAttrComputePreemptionSupported, out.computePreemptionSupported);
-  copy_attribute(device, cudaDevAttrCanUseHostPointerForRegisteredMem,
-                 out.canUseHostPointerForRegisteredMem);
-  copy_attribute(device, cudaDevAttrCooperativeLaunch, out.cooperativeLaunch);
-  copy_attribute(device, cudaDevAttrPageableMemoryAccessUsesHostPageTables,
-                 out.pageableMemoryAccessUsesHostPageTables);
-  copy_attribute(device, cudaDevAttrDirectManagedMemAccessFromHost,
-                 out.directManagedMemAccessFromHost);
-  copy_attribute(device, cudaDevAttrHostRegisterSupported, out.hostRegisterSupported);
-  copy_attribute(device, cudaDevAttrSparseCudaArraySupported, out.sparseCudaArraySupported);
-  copy_attribute(device, cudaDevAttrHostRegisterReadOnlySupported,
-                 out.hostRegisterReadOnlySupported);
-  copy_attribute(device, cudaDevAttrTimelineSemaphoreInteropSupported,
-                 out.timelineSemaphoreInteropSupported);
-  copy_attribute(device, cudaDevAttrMemoryPoolsSupported, out.memoryPoolsSupported);
-  copy_attribute(device, cudaDevAttrGPUDirectRDMASupported, out.gpuDirectRDMASupported);
-  copy_attribute(device, cudaDevAttrGPUDirectRDMAFlushWritesOptions,
-                 out.gpuDirectRDMAFlushWritesOptions);
-  copy_attribute(device, cudaDevAttrGPUDirectRDMAWritesOrdering, out.gpuDirectRDMAWritesOrdering);
-  copy_attribute(device, cudaDevAttrMemoryPoolSupportedHandleTypes,
-                 out.memoryPoolSupportedHandleTypes);
-  copy_attribute(device, cudaDevAttrDeferredMappingCudaArraySupported,
-                 out.deferredMappingCudaArraySupported);
-  copy_attribute(device, cudaDevAttrIpcEventSupport, out.ipcEventSupported);
-  copy_attribute(device, cudaDevAttrClusterLaunch, out.clusterLaunch);
-  copy_attribute(device, cudaDevAttrPciDomainId, out.pciDomainID);
-  copy_attribute(device, cudaDevAttrPciBusId, out.pciBusID);
-  copy_attribute(device, cudaDevAttrPciDeviceId, out.pciDeviceID);
+void fill_abilities(const AttributeCopy& copy, cudaDeviceProp& out) {
+  copy(cudaDevAttrComputeCapabilityMajor, out.major);
+  copy(cudaDevAttrComputeCapabilityMinor, out.minor);
+  copy(cudaDevAttrIntegrated, out.integrated);
+  copy(cudaDevAttrCanMapHostMemory, out.canMapHostMemory);
+  copy(cudaDevAttrConcurrentKernels, out.concurrentKernels);
+  copy(cudaDevAttrEccEnabled, out.ECCEnabled);
+  copy(cudaDevAttrTccDriver, out.tccDriver);
+  copy(cudaDevAttrAsyncEngineCount, out.asyncEngineCount);
+  copy(cudaDevAttrUnifiedAddressing, out.unifiedAddressing);
+  copy(cudaDevAttrStreamPrioritiesSupported, out.streamPrioritiesSupported);
+  copy(cudaDevAttrGlobalL1CacheSupported, out.globalL1CacheSupported);
+  copy(cudaDevAttrLocalL1CacheSupported, out.localL1CacheSupported);
+  copy(cudaDevAttrManagedMemory, out.managedMemory);
+  copy(cudaDevAttrIsMultiGpuBoard, out.isMultiGpuBoard);
+  copy(cudaDevAttrMultiGpuBoardGroupID, out.multiGpuBoardGroupID);
+  copy(cudaDevAttrHostNativeAtomicSupported, out.hostNativeAtomicSupported);
+  copy(cudaDevAttrPageableMemoryAccess, out.pageableMemoryAccess);
+  copy(cudaDevAttrConcurrentManagedAccess, out.concurrentManagedAccess);
+  copy(cudaDevAttrComputePreemptionSupported, out.computePreemptionSupported);
+  copy(cudaDevAttrCanUseHostPointerForRegisteredMem, out.canUseHostPointerForRegisteredMem);
+  copy(cudaDevAttrCooperativeLaunch, out.cooperativeLaunch);
+  copy(cudaDevAttrPageableMemoryAccessUsesHostPageTables,
+       out.pageableMemoryAccessUsesHostPageTables);
+  copy(cudaDevAttrDirectManagedMemAccessFromHost, out.directManagedMemAccessFromHost);
+  copy(cudaDevAttrHostRegisterSupported, out.hostRegisterSupported);
+  copy(cudaDevAttrSparseCudaArraySupported, out.sparseCudaArraySupported);
+  copy(cudaDevAttrHostRegisterReadOnlySupported, out.hostRegisterReadOnlySupported);
+  copy(cudaDevAttrTimelineSemaphoreInteropSupported, out.timelineSemaphoreInteropSupported);
+  copy(cudaDevAttrMemoryPoolsSupported, out.memoryPoolsSupported);
+  copy(cudaDevAttrGPUDirectRDMASupported, out.gpuDirectRDMASupported);
+  copy(cudaDevAttrGPUDirectRDMAFlushWritesOptions, out.gpuDirectRDMAFlushWritesOptions);
+  copy(cudaDevAttrGPUDirectRDMAWritesOrdering, out.gpuDirectRDMAWritesOrdering);
+  copy(cudaDevAttrMemoryPoolSupportedHandleTypes, out.memoryPoolSupportedHandleTypes);
+  copy(cudaDevAttrDeferredMappingCudaArraySupported, out.deferredMappingCudaArraySupported);
+  copy(cudaDevAttrIpcEventSupport, out.ipcEventSupported);
+  copy(cudaDevAttrClusterLaunch, out.clusterLaunch);
+  copy(cudaDevAttrPciDomainId, out.pciDomainID);
+  copy(cudaDevAttrPciBusId, out.pciBusID);
+  copy(cudaDevAttrPciDeviceId, out.pciDeviceID);
 }
 
 // What simcuda does of what an attribute promises.
@@ -123,15 +116,10 @@ int kept_promise(int attribute, int value) {
 
 bool device_attribute(const SimulatedDevice& device, int attribute, int& value) {
   const auto found = device.profile.attributes.find(attribute);
-  if (found == device.profile.attributes.end()) {
-    return false;
-  }
+  if (found == device.profile.attributes.end()) return false;
   value = kept_promise(attribute, found->second);
-  if (attribute == cudaDevAttrPciBusId) {
-    value = 6 + device.node_index;
-  } else if (attribute == cudaDevAttrPciDeviceId) {
-    value = 0;
-  }
+  if (attribute == cudaDevAttrPciBusId) value = 6 + device.node_index;
+  if (attribute == cudaDevAttrPciDeviceId) value = 0;
   return true;
 }
 
@@ -141,8 +129,8 @@ void fill_properties(const SimulatedDevice& device, cudaDeviceProp& properties) 
   const std::array<std::uint8_t, 16> uuid = device_uuid(device);
   std::memcpy(properties.uuid.bytes, uuid.data(), uuid.size());
   properties.totalGlobalMem = device.core.total_bytes();
-  fill_limits(device, properties);
-  fill_abilities(device, properties);
+  fill_limits({device}, properties);
+  fill_abilities({device}, properties);
 }
 
 std::string pci_bus_id(const SimulatedDevice& device) {

@@ -19,7 +19,7 @@ struct Block {
 
 // Threads that a block of the kernel can have; 0 where the handle is none.
 int threads_max(const ThreadState& thread, const LoadedKernel& kernel) {
-  const int limit = current_device(thread)->profile.attributes.at(cudaDevAttrMaxThreadsPerBlock);
+  const int limit = current_device(thread)->attribute(cudaDevAttrMaxThreadsPerBlock);
   return kernel.facts.threads_max == 0 ? limit : std::min(limit, kernel.facts.threads_max);
 }
 
@@ -74,14 +74,10 @@ CUresult give_parameter(const void* handle, std::size_t index, std::size_t* offs
 }
 
 int attribute_of(const ThreadState& thread, const LoadedKernel& kernel, int attribute) {
-  const auto limit = [&](cudaDeviceAttr id) {
-    return current_device(thread)->profile.attributes.at(id);
-  };
+  const SimulatedDevice& device = *current_device(thread);
   if (const auto set = kernel.settings.find(attribute); set != kernel.settings.end()) {
     return set->second;
   }
-  const int device_architecture =
-      10 * limit(cudaDevAttrComputeCapabilityMajor) + limit(cudaDevAttrComputeCapabilityMinor);
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
       return threads_max(thread, kernel);
@@ -94,11 +90,11 @@ int attribute_of(const ThreadState& thread, const LoadedKernel& kernel, int attr
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
       return kernel.facts.register_count == 0 ? kUnknownRegisterCount : kernel.facts.register_count;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
-      return kernel.architecture == 0 ? device_architecture : kernel.architecture;
+      return kernel.architecture == 0 ? device.architecture() : kernel.architecture;
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-      return device_architecture;
+      return device.architecture();
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-      return limit(cudaDevAttrMaxSharedMemoryPerBlock) - kernel.facts.shared_bytes;
+      return device.attribute(cudaDevAttrMaxSharedMemoryPerBlock) - kernel.facts.shared_bytes;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
       return -1;  // the driver chooses
     default:

@@ -60,8 +60,8 @@ SIMCUDA_EXPORT CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevi
     const SimulatedDevice* device = device_at(index);
     if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     if (major == nullptr || minor == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *major = device->profile.attributes.at(cudaDevAttrComputeCapabilityMajor);
-    *minor = device->profile.attributes.at(cudaDevAttrComputeCapabilityMinor);
+    *major = device->attribute(cudaDevAttrComputeCapabilityMajor);
+    *minor = device->attribute(cudaDevAttrComputeCapabilityMinor);
     return CUDA_SUCCESS;
   });
 }

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "harness/simcuda/shim/call.h"
-#include "harness/simcuda/shim/name_list.h"
+#include "harness/simcuda/shim/one_of.h"
 #include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
 

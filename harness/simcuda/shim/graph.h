@@ -59,6 +59,16 @@ struct NodeWork {
   NodeParameters parameters = {};
 };
 
+// The record of an event or the wait for it: cudaGraphNodeTypeEventRecord,
+// cudaGraphNodeTypeWaitEvent.
+[[nodiscard]] inline NodeWork event_node(SimEvent& event, cudaGraphNodeType type) {
+  return {
+      .kind = type == cudaGraphNodeTypeEventRecord ? NodeKind::RecordEvent : NodeKind::WaitEvent,
+      .type = type,
+      .event = &event,
+      .event_id = event.id};
+}
+
 // What a node would do, or the error of asking for that.
 struct MadeWork {
   cudaError_t error = cudaSuccess;

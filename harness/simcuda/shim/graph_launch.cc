@@ -276,9 +276,7 @@ cudaError_t upload_graph(ThreadState& thread, cudaGraphExec_t exec, cudaStream_t
     return explain(thread, cudaErrorNotSupported,
                    "simcuda: a graph is uploaded to another device than it was made for");
   }
-  if (ref.captured) [[unlikely]] {
-    if (const Captured captured = capture_forbids(ref)) return *captured;
-  }
+  if (const Captured captured = capture_forbids(ref)) return *captured;
   const std::lock_guard lock(ref.device->mutex);
   for (const Range range : what.plan->unfreed) {
     if (!ref.device->core.graph_memory().find_block(range.lo).empty()) return cudaSuccess;

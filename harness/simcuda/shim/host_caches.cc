@@ -60,17 +60,10 @@ void read_memory(std::size_t bytes) {
 std::size_t displaced_bytes(CostId cost, std::uint64_t device_used_bytes) {
   const std::size_t bytes =
       kBaseBytes + static_cast<std::size_t>((kBytesPerGiB * (device_used_bytes >> 20)) >> 10);
-  switch (cost) {
-    case CostId::MallocFailed:
-      return kFirstLevelBytes;
-    case CostId::Free:
-    case CostId::ReleaseChunks:
-    case CostId::MemRelease:
-    case CostId::MemUnmap:
-      return bytes / 2;
-    default:
-      return bytes;
-  }
+  if (cost == CostId::MallocFailed) return kFirstLevelBytes;
+  const bool gives_back =
+      is_one_of(cost, CostId::Free, CostId::ReleaseChunks, CostId::MemRelease, CostId::MemUnmap);
+  return gives_back ? bytes / 2 : bytes;
 }
 
 void leave_host_caches_warm(bool leaves) { leave_warm.store(leaves, std::memory_order_relaxed); }

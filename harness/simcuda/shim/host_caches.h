@@ -18,25 +18,15 @@
 #include <cstdint>
 
 #include "harness/simcuda/shim/cost.h"
+#include "harness/simcuda/shim/one_of.h"
 
 namespace simcuda {
 
 // Whether a call does its work in the kernel.
 [[nodiscard]] constexpr bool displaces_caches(CostId cost) {
-  switch (cost) {
-    case CostId::Malloc:
-    case CostId::MallocFailed:
-    case CostId::MallocAsyncChunks:
-    case CostId::MemCreate:
-    case CostId::MemSetAccess:
-    case CostId::Free:
-    case CostId::ReleaseChunks:
-    case CostId::MemRelease:
-    case CostId::MemUnmap:
-      return true;
-    default:
-      return false;
-  }
+  return is_one_of(cost, CostId::Malloc, CostId::MallocFailed, CostId::MallocAsyncChunks,
+                   CostId::MemCreate, CostId::MemSetAccess, CostId::Free, CostId::ReleaseChunks,
+                   CostId::MemRelease, CostId::MemUnmap);
 }
 
 // How much memory such a call reads, as far as the caches can tell.

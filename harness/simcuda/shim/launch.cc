@@ -3,6 +3,7 @@
 // or a duration is an error, since skipping it silently would leave wrong data behind a success.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -66,15 +67,20 @@ std::string registered_kernel_name(const void* function) {
 
 namespace {
 
+// The last one whose part is in the name; null where none is.
+template <class Rule>
+const Rule* last_for(const std::vector<Rule>& rules, const std::string& name) {
+  const auto found = std::find_if(rules.rbegin(), rules.rend(), [&](const Rule& rule) {
+    return name.find(rule.name_part) != std::string::npos;
+  });
+  return found == rules.rend() ? nullptr : &*found;
+}
+
 Model find_model(const std::string& name) {
   Kernels& all = kernels();
   const std::lock_guard lock(all.mutex);
-  for (auto model = all.models.rbegin(); model != all.models.rend(); ++model) {
-    if (name.find(model->name_part) != std::string::npos) {
-      return *model;
-    }
-  }
-  return {};
+  const Model* const model = last_for(all.models, name);
+  return model == nullptr ? Model{} : *model;
 }
 
 // A launch's arguments, which its caller keeps no longer than the call.
@@ -87,17 +93,15 @@ struct KeptArguments {
 std::shared_ptr<KeptArguments> keep_arguments(const std::string& name, void** arguments) {
   Kernels& all = kernels();
   const std::lock_guard lock(all.mutex);
-  for (auto known = all.arguments.rbegin(); known != all.arguments.rend(); ++known) {
-    if (name.find(known->name_part) == std::string::npos) continue;
-    auto kept = std::make_shared<KeptArguments>();
-    for (std::size_t i = 0; i < known->sizes_bytes.size(); ++i) {
-      kept->values.push_back(std::make_unique<std::byte[]>(known->sizes_bytes[i]));
-      std::memcpy(kept->values.back().get(), arguments[i], known->sizes_bytes[i]);
-      kept->pointers.push_back(kept->values.back().get());
-    }
-    return kept;
+  const Arguments* const known = last_for(all.arguments, name);
+  if (known == nullptr) return nullptr;
+  auto kept = std::make_shared<KeptArguments>();
+  for (std::size_t i = 0; i < known->sizes_bytes.size(); ++i) {
+    kept->values.push_back(std::make_unique<std::byte[]>(known->sizes_bytes[i]));
+    std::memcpy(kept->values.back().get(), arguments[i], known->sizes_bytes[i]);
+    kept->pointers.push_back(kept->values.back().get());
   }
-  return nullptr;
+  return kept;
 }
 
 cudaError_t refuse_kernel(ThreadState& thread, const std::string& name) {
@@ -290,14 +294,11 @@ SIMCUDA_EXPORT cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes,
     if (registered_kernel_name(function).empty()) {
       return cudaErrorInvalidDeviceFunction;
     }
-    const auto attribute = [&](cudaDeviceAttr id) { return device->profile.attributes.at(id); };
-    const int version = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
-                        attribute(cudaDevAttrComputeCapabilityMinor);
     *attributes = {};
-    attributes->binaryVersion = version;
-    attributes->ptxVersion = version;
+    attributes->binaryVersion = device->architecture();
+    attributes->ptxVersion = device->architecture();
     attributes->numRegs = kUnknownRegisterCount;
-    attributes->maxThreadsPerBlock = attribute(cudaDevAttrMaxThreadsPerBlock);
+    attributes->maxThreadsPerBlock = device->attribute(cudaDevAttrMaxThreadsPerBlock);
     return cudaSuccess;
   });
 }

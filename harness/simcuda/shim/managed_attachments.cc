@@ -18,9 +18,7 @@ cudaError_t attach(ThreadState& thread, cudaStream_t stream, std::uint64_t addre
                        (flags == cudaMemAttachSingle && ref.stream != nullptr);
   if (!is_block || !is_flag) return cudaErrorInvalidValue;
   thread.charge(CostId::MemsetAsync);
-  if (ref.captured) [[unlikely]] {
-    if (const Captured captured = capture_forbids(ref)) return *captured;
-  }
+  if (const Captured captured = capture_forbids(ref)) return *captured;
   return cudaSuccess;
 }
 

@@ -175,9 +175,7 @@ cudaError_t prefetch(ThreadState& thread, const void* pointer, std::size_t size_
   MemoryPlace place;
   if (const cudaError_t error = read_place(location, place); error != cudaSuccess) return error;
   const StreamRef ref = resolve_stream(thread, stream);
-  if (ref.captured) [[unlikely]] {
-    if (const Captured captured = capture_forbids(ref)) return *captured;
-  }
+  if (const Captured captured = capture_forbids(ref)) return *captured;
   if (ref.device == nullptr) return cudaErrorInvalidResourceHandle;
   thread.charge(CostId::MemsetAsync);
   return with_pages(pointer, size_bytes, [&](Advice& pages) { pages.prefetched = place; })

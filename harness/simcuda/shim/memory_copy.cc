@@ -205,8 +205,8 @@ cudaError_t copy_alone(ThreadState& thread, void* to, int to_device, const void*
                        int from_device, std::size_t size_bytes) {
   if (size_bytes == 0) return cudaSuccess;
   for (const int index : {to_device, from_device}) {
-    const StreamRef legacy{.device = device_at(index)};
-    if (legacy.device->blocking_capture_count == 0) continue;
+    SimulatedDevice& device = *device_at(index);
+    const StreamRef legacy{.device = &device, .captured = device.blocking_capture_count != 0};
     if (const Captured captured = capture_forbids(legacy)) return *captured;
   }
   std::uint64_t begin_ns = thread.now_ns();

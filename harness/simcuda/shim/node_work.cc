@@ -104,11 +104,7 @@ MadeWork row_work(void* to, const void* from, std::size_t size_bytes, cudaMemcpy
 MadeWork event_work(cudaEvent_t event, cudaGraphNodeType type) {
   SimEvent* const found = resolve_event(event);
   if (found == nullptr) return {cudaErrorInvalidResourceHandle};
-  return {.work = {.kind = type == cudaGraphNodeTypeEventRecord ? NodeKind::RecordEvent
-                                                                : NodeKind::WaitEvent,
-                   .type = type,
-                   .event = found,
-                   .event_id = found->id}};
+  return {.work = event_node(*found, type)};
 }
 
 void give(const NodeWork& work, CUDA_MEMCPY3D* parameters) {

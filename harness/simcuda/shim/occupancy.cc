@@ -20,22 +20,21 @@ cudaError_t blocks_per_processor(const ThreadState& thread, int* block_count, Bl
   const SimulatedDevice* const device = current_device(thread);
   if (device == nullptr) return cudaErrorNoDevice;
   if (block_count == nullptr || block.thread_count <= 0) return cudaErrorInvalidValue;
-  const auto limit = [&](cudaDeviceAttr id) { return device->profile.attributes.at(id); };
   *block_count = 0;
   const std::size_t block_bytes_max =
-      static_cast<std::size_t>(limit(cudaDevAttrMaxSharedMemoryPerBlockOptin));
-  if (block.thread_count > limit(cudaDevAttrMaxThreadsPerBlock) ||
+      static_cast<std::size_t>(device->attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin));
+  if (block.thread_count > device->attribute(cudaDevAttrMaxThreadsPerBlock) ||
       block.dynamic_bytes > block_bytes_max) {
     return cudaSuccess;
   }
   const int warps = (block.thread_count + kWarpThreads - 1) / kWarpThreads;
-  int count = limit(cudaDevAttrMaxThreadsPerMultiProcessor) / (warps * kWarpThreads);
-  count = std::min(count, limit(cudaDevAttrMaxBlocksPerMultiprocessor));
+  int count = device->attribute(cudaDevAttrMaxThreadsPerMultiProcessor) / (warps * kWarpThreads);
+  count = std::min(count, device->attribute(cudaDevAttrMaxBlocksPerMultiprocessor));
   const std::size_t block_bytes =
       block.dynamic_bytes +
-      static_cast<std::size_t>(limit(cudaDevAttrReservedSharedMemoryPerBlock));
+      static_cast<std::size_t>(device->attribute(cudaDevAttrReservedSharedMemoryPerBlock));
   const std::size_t processor_bytes =
-      static_cast<std::size_t>(limit(cudaDevAttrMaxSharedMemoryPerMultiprocessor));
+      static_cast<std::size_t>(device->attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor));
   *block_count =
       block_bytes == 0 ? count : std::min(count, static_cast<int>(processor_bytes / block_bytes));
   return cudaSuccess;
@@ -51,7 +50,7 @@ cudaError_t bytes_left_per_block(const ThreadState& thread, std::size_t* dynamic
   *dynamic_bytes = 0;
   if (block_count > count_max) return cudaSuccess;
   const auto limit_bytes = [&](cudaDeviceAttr id) {
-    return static_cast<std::size_t>(current_device(thread)->profile.attributes.at(id));
+    return static_cast<std::size_t>(current_device(thread)->attribute(id));
   };
   constexpr std::size_t kSharedUnitBytes = 128;
   const std::size_t share_bytes = limit_bytes(cudaDevAttrMaxSharedMemoryPerMultiprocessor) /
@@ -76,8 +75,7 @@ cudaError_t clusters_on_device(const ThreadState& thread, int* cluster_count,
   const cudaError_t error = blocks_per_processor(thread, &count, launch.block);
   if (error != cudaSuccess) return error;
   if (cluster_count == nullptr || launch.blocks_per_cluster == 0) return cudaErrorInvalidValue;
-  const int processors =
-      current_device(thread)->profile.attributes.at(cudaDevAttrMultiProcessorCount);
+  const int processors = current_device(thread)->attribute(cudaDevAttrMultiProcessorCount);
   *cluster_count =
       static_cast<int>(static_cast<std::uint64_t>(count) * static_cast<std::uint64_t>(processors) /
                        launch.blocks_per_cluster);
@@ -130,8 +128,7 @@ cudaError_t best_block(const ThreadState& thread, int* grid_min, int* block_thre
   const SimulatedDevice* const device = current_device(thread);
   if (device == nullptr) return cudaErrorNoDevice;
   if (grid_min == nullptr || block_threads == nullptr) return cudaErrorInvalidValue;
-  const auto limit = [&](cudaDeviceAttr id) { return device->profile.attributes.at(id); };
-  int threads_max = limit(cudaDevAttrMaxThreadsPerBlock);
+  int threads_max = device->attribute(cudaDevAttrMaxThreadsPerBlock);
   if (limits.thread_count > 0) threads_max = std::min(threads_max, limits.thread_count);
   *grid_min = 0;
   *block_threads = 0;
@@ -144,7 +141,7 @@ cudaError_t best_block(const ThreadState& thread, int* grid_min, int* block_thre
     if (count * size <= busy_max) continue;
     busy_max = count * size;
     *block_threads = size;
-    *grid_min = count * limit(cudaDevAttrMultiProcessorCount);
+    *grid_min = count * device->attribute(cudaDevAttrMultiProcessorCount);
   }
   return cudaSuccess;
 }

@@ -8,7 +8,7 @@
 
 #include "harness/simcuda/shim/function_names.h"
 #include "harness/simcuda/shim/library.h"
-#include "harness/simcuda/shim/name_list.h"
+#include "harness/simcuda/shim/one_of.h"
 
 namespace simcuda {
 namespace {

@@ -26,21 +26,21 @@ struct Peers {
 };
 Peers& peers() { return made_once<Peers>(); }
 
+std::atomic<bool>& access_of(const ThreadState& thread, int peer) {
+  return peers().enabled[static_cast<std::size_t>(thread.device)][static_cast<std::size_t>(peer)];
+}
+
 cudaError_t enable(ThreadState& thread, int peer, unsigned flags) {
   if (flags != 0) return cudaErrorInvalidValue;
   if (device_at(peer) == nullptr || !can_be_peers(thread.device, peer)) {
     return cudaErrorInvalidDevice;
   }
-  auto& access =
-      peers().enabled[static_cast<std::size_t>(thread.device)][static_cast<std::size_t>(peer)];
-  return access.exchange(true) ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess;
+  return access_of(thread, peer).exchange(true) ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess;
 }
 
 cudaError_t disable(ThreadState& thread, int peer) {
   if (device_at(peer) == nullptr) return cudaErrorInvalidDevice;
-  auto& access =
-      peers().enabled[static_cast<std::size_t>(thread.device)][static_cast<std::size_t>(peer)];
-  return access.exchange(false) ? cudaSuccess : cudaErrorPeerAccessNotEnabled;
+  return access_of(thread, peer).exchange(false) ? cudaSuccess : cudaErrorPeerAccessNotEnabled;
 }
 
 cudaError_t attribute(ThreadState& thread, int* value, cudaDeviceP2PAttr wanted, int from, int to) {

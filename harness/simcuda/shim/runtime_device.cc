@@ -53,32 +53,30 @@ cudaError_t find_pci_bus_id(int* index, const char* text) {
   return cudaErrorInvalidDevice;
 }
 
-cudaError_t get_limit(const ThreadState& thread, std::size_t* value, int limit) {
-  SimulatedDevice* device = current_device(thread);
-  if (value == nullptr) return cudaErrorInvalidValue;
-  if (device == nullptr) return cudaErrorNoDevice;
-  const std::lock_guard lock(device->mutex);
-  const auto found = device->limits.find(limit);
-  if (found == device->limits.end()) {
-    return cudaErrorUnsupportedLimit;
-  }
-  *value = found->second;
-  return cudaSuccess;
-}
-
-cudaError_t done(const ThreadState& thread) {
-  return current_device(thread) == nullptr ? cudaErrorNoDevice : cudaSuccess;
-}
-
-// Kept as it was asked for. No memory is taken for it.
-cudaError_t set_limit(const ThreadState& thread, int limit, std::size_t value) {
+// Calls `use` with the limit of the thread's device.
+template <class Use>
+cudaError_t with_limit(const ThreadState& thread, int limit, Use use) {
   SimulatedDevice* device = current_device(thread);
   if (device == nullptr) return cudaErrorNoDevice;
   const std::lock_guard lock(device->mutex);
   const auto found = device->limits.find(limit);
   if (found == device->limits.end()) return cudaErrorUnsupportedLimit;
-  found->second = value;
+  use(found->second);
   return cudaSuccess;
+}
+
+cudaError_t get_limit(const ThreadState& thread, std::size_t* value, int limit) {
+  if (value == nullptr) return cudaErrorInvalidValue;
+  return with_limit(thread, limit, [&](std::uint64_t kept) { *value = kept; });
+}
+
+// Kept as it was asked for. No memory is taken for it.
+cudaError_t set_limit(const ThreadState& thread, int limit, std::size_t value) {
+  return with_limit(thread, limit, [&](std::uint64_t& kept) { kept = value; });
+}
+
+cudaError_t done(const ThreadState& thread) {
+  return current_device(thread) == nullptr ? cudaErrorNoDevice : cudaSuccess;
 }
 
 }  // namespace
@@ -189,7 +187,7 @@ SIMCUDA_EXPORT cudaError_t cudaStreamGetDevResource(cudaStream_t stream, CUdevRe
         constexpr unsigned kProcessorsOfGroup = 8;  // since 9.0, by NVIDIA's manual
         resource->type = CU_DEV_RESOURCE_TYPE_SM;
         resource->sm.smCount =
-            static_cast<unsigned>(device->profile.attributes.at(cudaDevAttrMultiProcessorCount));
+            static_cast<unsigned>(device->attribute(cudaDevAttrMultiProcessorCount));
         resource->sm.minSmPartitionSize = kProcessorsOfGroup;
         resource->sm.smCoscheduledAlignment = kProcessorsOfGroup;
         return cudaSuccess;

@@ -104,6 +104,14 @@ class SimulatedDevice {
   // Before the first call of CUDA that needs devices.
   void set_index(int cuda_index);
 
+  // What the profile says; every profile has it.
+  [[nodiscard]] int attribute(cudaDeviceAttr id) const { return profile.attributes.at(id); }
+  // 90: 9.0.
+  [[nodiscard]] int architecture() const {
+    return 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
+           attribute(cudaDevAttrComputeCapabilityMinor);
+  }
+
   // The objects of new handles; null where a million are in use.
   [[nodiscard]] SimStream* new_stream(StreamId id);
   [[nodiscard]] SimEvent* new_event(EventId id);

@@ -55,9 +55,7 @@ cudaError_t destroy_stream(ThreadState& thread, cudaStream_t stream) {
 cudaError_t query_stream(ThreadState& thread, cudaStream_t stream) {
   const StreamRef ref = resolve_stream(thread, stream);
   if (ref.device == nullptr) return ref.error;
-  if (ref.captured) [[unlikely]] {
-    if (const Captured captured = capture_forbids(ref)) return *captured;
-  }
+  if (const Captured captured = capture_forbids(ref)) return *captured;
   const std::lock_guard lock(ref.device->mutex);
   const Status status = ref.device->core.streams().query_stream(ref.id, thread.now_ns());
   thread.charge(status == Status::NotReady ? CostId::StreamQueryNotReady : CostId::StreamQuery);
@@ -68,9 +66,7 @@ cudaError_t query_stream(ThreadState& thread, cudaStream_t stream) {
 cudaError_t synchronize_stream(ThreadState& thread, cudaStream_t stream) {
   const StreamRef ref = resolve_stream(thread, stream);
   if (ref.device == nullptr) return ref.error;
-  if (ref.captured) [[unlikely]] {
-    if (const Captured captured = capture_forbids(ref)) return *captured;
-  }
+  if (const Captured captured = capture_forbids(ref)) return *captured;
   promise_after(thread, order_key(ref));
   return synchronize(thread, *ref.device, CostId::StreamSynchronize,
                      [&] { return ref.device->core.synchronize_stream(ref.id, thread.now_ns()); });

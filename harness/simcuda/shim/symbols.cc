@@ -49,38 +49,15 @@ cudaError_t with_symbol(const ThreadState& thread, const void* symbol, const Use
   return address == 0 ? cudaErrorMemoryAllocation : use(address, facts->size_bytes);
 }
 
-struct SymbolCopy {
-  const void* symbol = nullptr;
-  std::size_t count_bytes = 0;
-  std::size_t offset_bytes = 0;
-  cudaMemcpyKind kind = cudaMemcpyDefault;
-  cudaStream_t stream = nullptr;
-  Wait wait = Wait::ForCopy;
-};
-
-// Calls `copy_with` with the place in the symbol's memory.
-template <class CopyWith>
-cudaError_t copy_at_symbol(const ThreadState& thread, const SymbolCopy& copy,
-                           const CopyWith& copy_with) {
-  return with_symbol(thread, copy.symbol, [&](std::uint64_t address, std::size_t size_bytes) {
-    if (copy.offset_bytes > size_bytes || copy.count_bytes > size_bytes - copy.offset_bytes) {
+// Calls `use` with a part of the symbol's memory.
+template <class Use>
+cudaError_t with_part(const ThreadState& thread, const void* symbol, std::size_t offset_bytes,
+                      std::size_t count_bytes, const Use& use) {
+  return with_symbol(thread, symbol, [&](std::uint64_t address, std::size_t size_bytes) {
+    if (offset_bytes > size_bytes || count_bytes > size_bytes - offset_bytes) {
       return cudaErrorInvalidValue;
     }
-    return copy_with(reinterpret_cast<void*>(address + copy.offset_bytes));
-  });
-}
-
-cudaError_t copy_to_symbol(ThreadState& thread, const void* from, const SymbolCopy& copy) {
-  return copy_at_symbol(thread, copy, [&](void* place) {
-    return copy_memory(thread, place, from, line(copy.count_bytes), copy.kind, copy.stream,
-                       copy.wait);
-  });
-}
-
-cudaError_t copy_from_symbol(ThreadState& thread, void* to, const SymbolCopy& copy) {
-  return copy_at_symbol(thread, copy, [&](const void* place) {
-    return copy_memory(thread, to, place, line(copy.count_bytes), copy.kind, copy.stream,
-                       copy.wait);
+    return use(reinterpret_cast<void*>(address + offset_bytes));
   });
 }
 
@@ -119,10 +96,14 @@ SIMCUDA_MOVES(RUNTIME, cuda, MemcpyToSymbol,
               (const void* symbol, const void* from, size_t count, size_t offset,
                cudaMemcpyKind kind),
               (number(symbol), number(from), count),
-              copy_to_symbol(thread, from, {symbol, count, offset, kind, stream, wait}))
+              with_part(thread, symbol, offset, count, [&](void* place) {
+                return copy_memory(thread, place, from, line(count), kind, stream, wait);
+              }))
 SIMCUDA_MOVES(RUNTIME, cuda, MemcpyFromSymbol,
               (void* to, const void* symbol, size_t count, size_t offset, cudaMemcpyKind kind),
               (number(to), number(symbol), count),
-              copy_from_symbol(thread, to, {symbol, count, offset, kind, stream, wait}))
+              with_part(thread, symbol, offset, count, [&](const void* place) {
+                return copy_memory(thread, to, place, line(count), kind, stream, wait);
+              }))
 
 }  // namespace simcuda
