@@ -54,8 +54,8 @@ TEST_CASE("packed texts are refused where no mask would keep them apart") {
 }
 
 TEST_CASE("repeated heads are held while autocast reads its casts of them") {
-  // The peak of PyTorch 2.11 with transformers 5.17 on simcuda, which evaluated the same batches; its
-  // program kept the last one's loss.
+  // The peak of PyTorch 2.11 with transformers 5.17 on simcuda, which evaluated the same batches;
+  // its program kept the last one's loss.
   CHECK(most_requested("train:llama-3-8b,layers=1,hidden=1024,heads=16,kv_heads=4,ffn=64,"
                        "vocabulary=64,batch=2,seq=1024,steps=0,eval_every=1,kv_cache=none,"
                        "precision=bf16_autocast,attention_mask=padding") == 108'859'924 - 4);
