@@ -134,4 +134,5 @@ def with_adapters(keys, model):
     config = LoraConfig(r=rank, lora_alpha=16, lora_dropout=0.05 if keys.number("lora_dropout") else 0.0,
                         target_modules=list(targets), fan_in_fan_out=keys.family == "gpt2",
                         modules_to_save=["embed_tokens", "lm_head"] if keys.word("lora_trains") == "embeddings" else None)
-    return get_peft_model(model, config)
+    # Sharded parameters have one type.
+    return get_peft_model(model, config, autocast_adapter_dtype=keys.number("fsdp") == 0)

@@ -19,6 +19,8 @@ def join(keys):
 
 
 def blocks_of(keys, model):
+    if hasattr(model, "peft_config"):
+        model = model.get_base_model()
     if keys.family == "gpt2":
         return list(model.transformer.h)
     if keys.family == "bert":

@@ -129,6 +129,7 @@ class Training:
         # With a larger scale the first steps find infinities and are left out.
         self.scaler = torch.amp.GradScaler("cuda", init_scale=1.0) if precision == "fp16_autocast" else None
         self.accumulate, self.clips, self.zero_grad = keys.number("accumulate", 1), keys.number("clip"), keys.word("zero_grad", "after_step")
+        self.no_sync = keys.number("no_sync")
         self.keeps_batch, self.make, self.loss, self.inputs = keys.number("keep_batch", 1), batches(keys), None, None
         self.eval_every, self.eval_batches, self.eval_batch = (keys.number(f"eval_{key}") for key in ("every", "batches", "batch"))
         self.eval_loops, self.eval_grad = keys.word("eval_autocast", "batch") == "loop", keys.number("eval_grad")
@@ -227,8 +228,9 @@ class Training:
     def step(self, index):
         record_pytorch.mark(f"part{index}")
         for micro_step in range(self.accumulate):
-            self.forward()
-            self.backward(micro_step == 0)
+            with self.model.no_sync() if self.no_sync and micro_step + 1 < self.accumulate else contextlib.nullcontext():
+                self.forward()
+                self.backward(micro_step == 0)
         self.optimize()
         done = index + 1
         if self.save_every and done % self.save_every == 0:

@@ -190,6 +190,28 @@ def draw_ranks(draw):
     return f"train:{model}", keys
 
 
+def draw_shared(draw):
+    """Ranks whose jobs also have adapters, evaluations, scaled losses, masks, or unsynchronised micro steps."""
+    generator, keys = draw_ranks(draw)
+    family = generator.removeprefix("train:").split("-")[0]
+    way = draw.choice(["adapters", "adapters", "evaluation", "scale", "mask", "no_sync"])
+    if way == "adapters" and family not in ("t5", "phi"):
+        keys["lora"] = draw.choice([4, 8, 16])
+        if draw.random() < 0.3:
+            keys["lora_dropout"] = 1
+        if family in ("llama", "qwen2.5", "qwen3") and draw.random() < 0.5:
+            keys["lora_targets"] = draw.choice(["attention", "mlp", "all"])
+    elif way == "evaluation":
+        keys.update(eval_every=draw.choice([1, 2]), eval_batches=draw.choice([1, 2]), eval_batch=draw.choice([1, 2, 8]))
+    elif way == "scale" and "fsdp" not in keys:
+        keys["precision"] = "fp16_autocast"
+    elif way == "no_sync" and "fsdp" not in keys:
+        keys.update(accumulate=draw.choice([2, 3]), no_sync=1)
+    elif family != "t5":
+        keys["attention_mask"] = draw.choice(["ones", "padding"])
+    return generator, keys
+
+
 def draw_encoding(draw):
     """What draw_inference leaves out: encoders, sampling, caches of the longest length."""
     model = draw.choice(("bert-base", *GENERATING))
@@ -297,7 +319,7 @@ def draw_images(draw):
     return "unet", {**keys, **shared}
 
 
-DRAWS = {"train": draw_training, "infer": draw_inference, "ways": draw_ways, "ranks": draw_ranks, "encode": draw_encoding,
+DRAWS = {"train": draw_training, "infer": draw_inference, "ways": draw_ways, "ranks": draw_ranks, "shared": draw_shared, "encode": draw_encoding,
          "images": draw_images, "deepseek": draw_deepseek, "llava": draw_llava}
 
 

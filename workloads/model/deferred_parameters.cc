@@ -25,7 +25,8 @@ void ShardedParameters::make_whole(Unit* unit, const std::vector<std::size_t>& p
 }
 
 // FSDP 2 shards parameters on the meta device; to_empty() then makes this rank's rows of each, in
-// the model's order.
+// the model's order. At a block's end, and the root's, rows that the ranks do not share evenly are
+// copied to where all have as many.
 void ShardedParameters::make_single_shards() {
   std::map<std::size_t, std::pair<Unit*, std::uint64_t>> shards;
   for (Unit& unit : units_) {
@@ -34,22 +35,23 @@ void ShardedParameters::make_single_shards() {
       shards[shard.parameter] = {&unit, is_empty ? shard.padded_count : shard.count};
     }
   }
+  Unit* const root = &units_[0];
+  Unit* block = root;
   for (auto& [parameter, shard] : shards) {
-    shard.first->own.push_back(tape_->pool().make(shard.second * width_, TensorKind::Parameter));
+    Unit* const unit = shard.first;
+    if (block != root && unit != block) pad_shards(block);
+    block = unit;
+    unit->own.push_back(tape_->pool().make(shard.second * width_, TensorKind::Parameter));
   }
+  if (block != root) pad_shards(block);
+  pad_shards(root);
 }
 
-// At the first forward, rows that the ranks do not share evenly are copied to where all have as
-// many.
-void ShardedParameters::pad_shards() {
-  if (has_padded_ || !single() || !settings_.defers_parameters) return;
-  has_padded_ = true;
-  for (Unit& unit : units_) {
-    for (std::size_t i = 0; i < unit.shards.size(); ++i) {
-      const Shard& shard = unit.shards[i];
-      if (shard.count == 0 || shard.count == shard.padded_count) continue;
-      unit.own[i] = tape_->pool().make(shard.padded_count * width_, TensorKind::Parameter);
-    }
+void ShardedParameters::pad_shards(Unit* unit) {
+  for (std::size_t i = 0; i < unit->shards.size(); ++i) {
+    const Shard& shard = unit->shards[i];
+    if (shard.count == 0 || shard.count == shard.padded_count) continue;
+    unit->own[i] = tape_->pool().make(shard.padded_count * width_, TensorKind::Parameter);
   }
 }
 

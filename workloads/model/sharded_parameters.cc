@@ -207,7 +207,6 @@ void ShardedParameters::prepare() {
 
 void ShardedParameters::begin_forward() {
   prepare();
-  pad_shards();
   for (Unit& unit : units_) {
     if (drops_gradients_) unit.gradient.reset();
   }
@@ -287,7 +286,15 @@ void ShardedParameters::reduce(Unit* unit) {
 void ShardedParameters::reduce_flat(Unit* unit) {
   TensorPool& pool = tape_->pool();
   const std::uint64_t size_bytes = unit->own_count * settings_.ranks * gathered_bytes();
+  // Zeros for what fills the flat parameter up, which has no gradient.
+  std::uint64_t filled_bytes = size_bytes;
+  for (const Shard& shard : unit->shards) {
+    filled_bytes -= tape_->parameters()[shard.parameter].count * gathered_bytes();
+  }
+  Tensor filler;
+  if (filled_bytes > 0) filler = pool.make(filled_bytes, TensorKind::Gradient, kFlatGatherStream);
   Tensor flat = pool.make(size_bytes, TensorKind::Gradient, kFlatGatherStream);
+  filler.reset();
   for (const Shard& shard : unit->shards) tape_->parameters()[shard.parameter].gradient.reset();
   release(unit);
   Tensor output =
@@ -330,7 +337,8 @@ void ShardedParameters::end_backward() {
   last_reduced_.reset();
 }
 
-std::vector<OptimizedTensor> ShardedParameters::optimized() const {
+std::vector<OptimizedTensor> ShardedParameters::optimized(
+    const std::vector<std::size_t>& order) const {
   if (settings_.offloads) return {};
   if (settings_.kind == DataParallelKind::Zero3) {
     std::vector<OptimizedTensor> groups;
@@ -340,7 +348,7 @@ std::vector<OptimizedTensor> ShardedParameters::optimized() const {
     }
     return groups;
   }
-  // In the order of the model; a parameter without elements on this rank has no state.
+  // A parameter without elements on this rank has no state.
   std::map<std::size_t, std::uint64_t> counts;
   for (const Unit& unit : units_) {
     for (const Shard& shard : unit.shards) {
@@ -348,8 +356,10 @@ std::vector<OptimizedTensor> ShardedParameters::optimized() const {
     }
   }
   std::vector<OptimizedTensor> tensors;
-  for (const auto& [parameter, count] : counts) {
-    if (count > 0) tensors.push_back({.count = count, .width = width_});
+  for (const std::size_t parameter : order) {
+    const auto found = counts.find(parameter);
+    if (found == counts.end() || found->second == 0) continue;
+    tensors.push_back({.count = found->second, .width = width_});
   }
   return tensors;
 }

@@ -37,7 +37,8 @@ class ShardedParameters {
   [[nodiscard]] static constexpr std::uint32_t stream_count(std::uint64_t replicas) {
     return replicas > 1 ? 5 : 4;
   }
-  [[nodiscard]] std::vector<OptimizedTensor> optimized() const;
+  // `order`: the model's, of what is trained.
+  [[nodiscard]] std::vector<OptimizedTensor> optimized(const std::vector<std::size_t>& order) const;
   // ZeRO-3: gradients of a group of elements are joined, and then have four bytes until its end.
   [[nodiscard]] bool steps_in_groups() const { return settings_.kind == DataParallelKind::Zero3; }
   void begin_group(const OptimizedTensor& group);
@@ -75,7 +76,7 @@ class ShardedParameters {
   void wrap_unit(Unit* unit, const std::vector<std::size_t>& parameters);
   void make_whole(Unit* unit, const std::vector<std::size_t>& parameters);
   void make_single_shards();
-  void pad_shards();
+  void pad_shards(Unit* unit);
   void set_own_parts(Unit* unit) const;
   void wrap_zero3();
   void prepare();
@@ -95,7 +96,6 @@ class ShardedParameters {
   std::uint64_t width_ = 4;  // bytes per element of the shards
   std::vector<Unit> units_;
   bool is_prepared_ = false;
-  bool has_padded_ = false;
   bool drops_gradients_ = false;  // at the next forward
   Tensor last_gathered_;          // kept until the next unit was copied out (forward)
   Tensor last_reduced_;           // likewise (backward)

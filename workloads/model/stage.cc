@@ -61,6 +61,7 @@ Var Transformer::attend(const Var& query, Var key, Var value, Var* weights) {
                        .layer_count = 0,
                        .inputs = {query, key, value}});
   if (!setup_.parallel.splits_sequences()) tape_.hold(block_mask().tensor);
+  if (setup_.model.is_llama_like()) tape_.hold(positions_);
   Var out = attend_core(query, std::move(key), std::move(value), weights);
   tape_.end_segment();
   return out;

@@ -257,7 +257,9 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
             .cache_index = static_cast<std::int64_t>(index - layers),
             .bias = &cross_bias_,
             .mask = &cross_mask_};
-    branch = t5_attention(cross, normed, encoded_, what, &weights);
+    Var encoded = is_fully_sharded_ ? tape_.hooked(encoded_, kNoHook) : encoded_;
+    branch = t5_attention(cross, normed, encoded, what, &weights);
+    encoded.drop();
     hidden = add(tape_, hidden, t5_dropout(branch));
     drop({&normed, &branch});
   }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 namespace allocmark {
 
 inline constexpr std::int32_t kNoEdge = -1;
+inline constexpr std::uint64_t kNoHook = std::numeric_limits<std::uint64_t>::max();
 // What the first product of a thread takes on an H100.
 inline constexpr std::uint64_t kCublasWorkspaceBytes = std::uint64_t{32} << 20;
 
@@ -228,13 +230,14 @@ class Tape {
   void set_on_parameter(std::function<void(std::size_t)> function) {
     on_parameter_ = std::move(function);
   }
-  // Called with `code` when the backward passes the place where hooked() stood in the forward.
+  // Called with `code`, but kNoHook, when the backward passes the place where hooked() stood in the
+  // forward.
   // Sums of a parameter's gradients are made on this stream.
   void set_sum_stream(std::uint32_t stream) { sum_stream_ = stream; }
   void set_on_hook(std::function<void(std::uint64_t)> function) { on_hook_ = std::move(function); }
   [[nodiscard]] Var hooked(Var input, std::uint64_t code);
   void call_hook(std::uint64_t code) const {
-    if (on_hook_) on_hook_(code);
+    if (on_hook_ && code != kNoHook) on_hook_(code);
   }
   [[nodiscard]] Tensor gradient(std::uint64_t size_bytes) {
     return allocate(size_bytes, TensorKind::Gradient);

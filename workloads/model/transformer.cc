@@ -40,7 +40,8 @@ std::array<Var, 2> Transformer::make_rotary(std::uint64_t width) {
   Var frequencies;
   // Qwen casts them before it expands them over the batch.
   const bool is_qwen = setup_.model.has_qwen_parts() && !setup_.model.gemma;
-  if (parameter_bytes() != 4) frequencies = tape_.make((is_qwen ? 1 : batch) * half, 4);
+  if (parameter_bytes() != 4 || has_narrow_buffers_)
+    frequencies = tape_.make((is_qwen ? 1 : batch) * half, 4);
   Var positions = tape_.make(batch * setup_.sequence, 4);
   Var angles = tape_.make(batch * setup_.sequence * half, 4);
   tape_.use_cublas(false);
@@ -54,6 +55,14 @@ std::array<Var, 2> Transformer::make_rotary(std::uint64_t width) {
   std::array<Var, 2> out = {cast(tape_, cosine, width), cast(tape_, sine, width)};
   drop({&frequencies, &positions, &angles, &both, &cosine, &sine});
   return out;
+}
+
+void Transformer::narrow_buffers() {
+  if (has_narrow_buffers_ || !setup_.model.is_llama_like()) return;
+  has_narrow_buffers_ = true;
+  for (Tensor& buffer : buffers_) {
+    buffer = tape_.allocate(buffer.size_bytes() / 2, TensorKind::Unknown);
+  }
 }
 
 // Gemma's blocks with a window turn by other frequencies.
@@ -106,7 +115,10 @@ Var Transformer::embed(const Tensor& tokens) {
   const bool has_masks = mask_length_ > 0;
   if (has_masks) make_causal_masks();
   words_ = out_of_parallel(embedding(tape_, tokens, rows, word_table_, model.hidden));
-  if (model.gemma) words_ = multiply_scalar(tape_, std::move(words_));
+  if (model.gemma) {
+    const Var scale = casts_scale_ ? tape_.make(1, 2) : Var();
+    words_ = multiply_scalar(tape_, std::move(words_));
+  }
   if (conditions_.images) words_ = with_images(std::move(words_));
   if (!given_positions_) {
     const Var raw = tape_.make(setup_.sequence, 8);
@@ -185,19 +197,29 @@ void Transformer::set_evaluating(bool evaluating) {
   if (megatron_) megatron_->set_evaluating(evaluating);
 }
 
-void Transformer::hold_inputs(const Var& hidden) {
+void Transformer::hold_inputs(const Var& hidden, std::uint64_t first_layer,
+                              std::uint64_t layer_count) {
+  bool has_near = false, has_whole = false;
+  for (std::uint64_t i = first_layer; i < first_layer + layer_count; ++i) {
+    (setup_.model.slides(i) ? has_near : has_whole) = true;
+  }
   tape_.hold(hidden.tensor);
-  for (const Tensor& held : shared_inputs()) tape_.hold(held);
+  for (const Tensor& held : shared_inputs(has_near, has_whole)) tape_.hold(held);
 }
 
-std::vector<Tensor> Transformer::shared_inputs() const {
+std::vector<Tensor> Transformer::shared_inputs(bool has_near, bool has_whole) const {
   std::vector<Tensor> inputs;
-  for (const Tensor& held :
-       {mask_.tensor, sine_.tensor, cosine_.tensor, window_mask_.tensor, window_sine_.tensor,
-        window_cosine_.tensor, positions_, position_bias_[0].tensor, position_bias_[1].tensor,
-        condition_.tensor, cross_bias_.tensor, cross_mask_.tensor, encoded_.tensor}) {
-    if (held) inputs.push_back(held);
-  }
+  const auto take = [&](std::initializer_list<const Tensor*> tensors) {
+    for (const Tensor* held : tensors) {
+      if (*held) inputs.push_back(*held);
+    }
+  };
+  // Blocks with a window have masks of their own, and Gemma's rotations, too.
+  if (has_whole) take({&mask_.tensor});
+  if (has_whole || !setup_.model.gemma) take({&sine_.tensor, &cosine_.tensor});
+  if (has_near) take({&window_mask_.tensor, &window_sine_.tensor, &window_cosine_.tensor});
+  take({&positions_, &position_bias_[0].tensor, &position_bias_[1].tensor, &condition_.tensor,
+        &cross_bias_.tensor, &cross_mask_.tensor, &encoded_.tensor});
   return inputs;
 }
 

@@ -70,10 +70,11 @@ class Transformer {
   void set_answer_tokens(std::uint64_t count) { answer_tokens_ = count; }
   // The last tokens' logits, or BERT's pooled first token.
   [[nodiscard]] Var answer(Var hidden);
-  // The tensors that every checkpointed segment holds.
-  void hold_inputs(const Var& hidden);
-  // Those among them that are not hidden states: a reentrant checkpoint's arguments.
-  [[nodiscard]] std::vector<Tensor> shared_inputs() const;
+  // The tensors that a checkpointed segment of these blocks holds.
+  void hold_inputs(const Var& hidden, std::uint64_t first_layer, std::uint64_t layer_count);
+  // Those that are not hidden states, of blocks with a window (near) and without (whole): a
+  // reentrant checkpoint's arguments.
+  [[nodiscard]] std::vector<Tensor> shared_inputs(bool has_near, bool has_whole) const;
   // What only the last graph held goes: its loss variable was overwritten.
   void end_graph();
   // What a training step's batch holds: token ids or pixels, and labels of their own (0: the
@@ -119,6 +120,14 @@ class Transformer {
   void set_loss_chunks(std::uint64_t count) { loss_chunks_ = count; }
   // Where the logits of every forward are appended; null for nowhere.
   void set_kept_outputs(std::vector<Tensor>* kept) { kept_outputs_ = kept; }
+  // FSDP 1 casts the model's buffers at its first forward, for good.
+  void narrow_buffers();
+  // By fully_shard(): a block's inputs pass through a function of its own, and weights may be
+  // narrower than the model's buffers.
+  void set_fully_sharded(bool gathers_narrow) {
+    is_fully_sharded_ = true;
+    casts_scale_ = setup_.model.gemma && gathers_narrow;
+  }
 
  private:
   // Both matrices of an adapter; of a product without one both are 0.
@@ -329,6 +338,7 @@ class Transformer {
   std::size_t block_ = 0;  // a Llama's, that runs
   bool slides_ = false;    // it has a window
   std::size_t word_table_ = 0, position_table_ = 0, type_table_ = 0, embedding_norm_ = 0;
+  bool is_fully_sharded_ = false, casts_scale_ = false, has_narrow_buffers_ = false;
   std::size_t input_leaf_ = 0;  // adapters: the embedding's output asks for a gradient itself
   std::size_t final_norm_ = 0, head_ = 0, head_bias_ = 0;
   std::size_t transform_ = 0, transform_norm_ = 0, encoder_norm_ = 0;

@@ -97,6 +97,9 @@ void Training::wrap() {
     sharded_ = std::make_unique<ShardedParameters>(settings, settings.rank, &tape());
     sharded_->wrap(model_->unit_parameters());
     if (settings.kind == DataParallelKind::Fsdp1) tape().set_sum_stream(2);
+    if (settings.kind == DataParallelKind::Fsdp2) {
+      model_->set_fully_sharded(settings.gathers_narrow);
+    }
     tape().set_on_hook([this](std::uint64_t code) { sharded_->on_hook(code); });
   } else if (settings.kind != DataParallelKind::None) {
     replicas_ = std::make_unique<DataParallel>(settings, &tape());
@@ -190,6 +193,8 @@ void Training::begin_forward(std::uint64_t index) {
     return;
   }
   if (replicas_ && !evaluating_) replicas_->begin_forward(model_->buffer_bytes());
+  const DataParallelSettings& shared = config_.data_parallel;
+  if (shared.kind == DataParallelKind::Fsdp1 && shared.gathers_narrow) model_->narrow_buffers();
   if (sharded_) sharded_->begin_forward();
   if (is_first()) {
     stream_ = model_->embed(own.tokens);
@@ -248,11 +253,11 @@ void Training::begin_segment() {
                        .inputs = {input, Var(), Var()}};
   if (config_.reentrant) {
     tape().begin_reentrant(std::move(segment), stream_);
-    if (pass().new_arguments.empty()) pass().new_arguments = model_->shared_inputs();
+    if (pass().new_arguments.empty()) pass().new_arguments = model_->shared_inputs(true, true);
     return;
   }
   tape().begin_segment(std::move(segment));
-  model_->hold_inputs(stream_);
+  model_->hold_inputs(stream_, layer_, blocks);
 }
 
 void Training::end_segment(Var* output) {

@@ -6,9 +6,9 @@
 namespace allocmark {
 
 std::vector<OptimizedTensor> Training::optimized() {
-  if (sharded_) return sharded_->optimized();
   if (replicas_ && replicas_->shards_optimizer()) return replicas_->partitions();
   std::vector<std::size_t> trained = model_->trained_parameters();
+  if (sharded_) return sharded_->optimized(trained);
   if (replicas_ && replicas_->shares_states()) {
     trained = replicas_->own_states(trained, config_.setup.parallel.data_rank);
   }
