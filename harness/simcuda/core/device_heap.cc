@@ -82,12 +82,9 @@ AllocationOutcome DeviceHeap::take_large(std::uint64_t size_bytes) {
   AllocationOutcome outcome;
   outcome.size_bytes = round_up(size_bytes, kPageBytes);
   const std::uint64_t page_count = outcome.size_bytes / kPageBytes;
-  if (!memory_.take_pages(page_count)) {
-    on_shortage_(outcome.work);
-    if (!memory_.take_pages(page_count)) {
-      outcome.status = Status::OutOfMemory;
-      return outcome;
-    }
+  if (!memory_.take_pages(page_count, [&] { on_shortage_(outcome.work); })) {
+    outcome.status = Status::OutOfMemory;
+    return outcome;
   }
   const std::optional<std::uint64_t> address = chunks_.take(outcome.size_bytes);
   if (!address) {

@@ -13,15 +13,13 @@ Outcome GraphMemory::map(ArenaId arena, StreamId stream, std::uint64_t now_ns) {
   const auto can_stay = [&](std::size_t chunk) {
     return chunk != kNoChunk && chunks_[chunk].pin_count == 0 && chunks_[chunk].stream == stream;
   };
-  for (Segment& segment : found->second.segments) {
-    for (std::size_t& place : segment.chunks) {
-      if (can_stay(place)) {
-        in_use[place] = true;
-      } else {
-        drop(place);
-      }
+  found->second.each_chunk([&](std::size_t& place) {
+    if (can_stay(place)) {
+      in_use[place] = true;
+    } else {
+      drop(place);
     }
-  }
+  });
   for (Segment& segment : found->second.segments) {
     for (std::size_t& place : segment.chunks) {
       if (place != kNoChunk) continue;
@@ -101,21 +99,17 @@ void GraphMemory::ran(ArenaId arena, StreamId stream) {
   const auto found = arenas_.find(arena);
   if (found == arenas_.end()) return;
   const Position position = streams_.position(stream);
-  for (const Segment& segment : found->second.segments) {
-    for (const std::size_t chunk : segment.chunks) {
-      if (chunk == kNoChunk) continue;
-      chunks_[chunk].stream = stream;
-      chunks_[chunk].position = position;
-    }
-  }
+  found->second.each_chunk([&](std::size_t chunk) {
+    if (chunk == kNoChunk) return;
+    chunks_[chunk].stream = stream;
+    chunks_[chunk].position = position;
+  });
 }
 
 void GraphMemory::unmap(ArenaId arena) {
   const auto found = arenas_.find(arena);
   if (found == arenas_.end()) return;
-  for (Segment& segment : found->second.segments) {
-    for (std::size_t& place : segment.chunks) drop(place);
-  }
+  found->second.each_chunk([&](std::size_t& place) { drop(place); });
   note_usage();
 }
 
@@ -126,11 +120,9 @@ Outcome GraphMemory::trim(std::uint64_t now_ns) {
     goes[i] = chunks_[i].reserved && chunks_[i].pin_count == 0 && is_done(chunks_[i], now_ns);
   }
   for (auto& [id, arena] : arenas_) {
-    for (Segment& segment : arena.segments) {
-      for (std::size_t& place : segment.chunks) {
-        if (place != kNoChunk && goes[place]) drop(place);
-      }
-    }
+    arena.each_chunk([&](std::size_t& place) {
+      if (place != kNoChunk && goes[place]) drop(place);
+    });
   }
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
     if (!goes[i]) continue;

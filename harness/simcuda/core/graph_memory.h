@@ -21,13 +21,6 @@ namespace simcuda {
 
 using ArenaId = std::uint64_t;  // of one graph's addresses; never reused, 0 is none
 
-struct GraphUsage {
-  std::uint64_t used_bytes = 0;  // NVIDIA's driver counts memory as used until it is trimmed
-  std::uint64_t used_bytes_high = 0;
-  std::uint64_t reserved_bytes = 0;
-  std::uint64_t reserved_bytes_high = 0;
-};
-
 class GraphMemory {
  public:
   // `on_shortage` makes the device's pools give back their free chunks. All have to outlive this.
@@ -71,7 +64,8 @@ class GraphMemory {
   // The unfreed block that holds the address, empty where there is none.
   [[nodiscard]] Range find_block(std::uint64_t address) const;
 
-  [[nodiscard]] GraphUsage usage() const { return usage_; }
+  // NVIDIA's driver counts memory as used until it is trimmed.
+  [[nodiscard]] MemoryUsage usage() const { return usage_; }
   void reset_used_high() { usage_.used_bytes_high = usage_.used_bytes; }
   void reset_reserved_high() { usage_.reserved_bytes_high = usage_.reserved_bytes; }
 
@@ -98,6 +92,14 @@ class GraphMemory {
     std::uint32_t live_count = 0;
     std::vector<Segment> segments;
     std::vector<Allocation> allocations;
+
+    // Calls `visit` with the chunk behind each 32 MiB of the addresses.
+    template <class Visit>
+    void each_chunk(Visit visit) {
+      for (Segment& segment : segments) {
+        for (std::size_t& chunk : segment.chunks) visit(chunk);
+      }
+    }
   };
   struct Block {
     std::uint64_t hi = 0;
@@ -124,7 +126,7 @@ class GraphMemory {
   std::map<std::uint64_t, ArenaId> segments_;  // lo -> whose
   std::map<std::uint64_t, Block> blocks_;      // unfreed, by lo
   ArenaId next_arena_ = 1;
-  GraphUsage usage_;
+  MemoryUsage usage_;
 };
 
 }  // namespace simcuda

@@ -196,7 +196,7 @@ void MemoryPool::set_release_threshold(std::uint64_t threshold_bytes) {
   attributes_.release_threshold_bytes = threshold_bytes;
 }
 
-PoolUsage MemoryPool::usage() const {
+MemoryUsage MemoryPool::usage() const {
   return {.reserved_bytes = reserved_bytes(),
           .reserved_bytes_high = reserved_bytes_high_,
           .used_bytes = used_bytes_,

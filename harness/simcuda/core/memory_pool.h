@@ -28,13 +28,6 @@ struct PoolAttributes {
   bool allow_internal_dependencies = true;
 };
 
-struct PoolUsage {
-  std::uint64_t reserved_bytes = 0;
-  std::uint64_t reserved_bytes_high = 0;
-  std::uint64_t used_bytes = 0;  // as requested, not rounded; cudaFree does not lower it
-  std::uint64_t used_bytes_high = 0;
-};
-
 // How far each stream is known to have come; what a synchronisation tells.
 using FinishedThrough = std::function<Position(StreamId)>;
 
@@ -79,7 +72,8 @@ class MemoryPool {
   void set_follow_event_dependencies(bool on) { attributes_.follow_event_dependencies = on; }
   void set_allow_opportunistic(bool on) { attributes_.allow_opportunistic = on; }
   void set_allow_internal_dependencies(bool on) { attributes_.allow_internal_dependencies = on; }
-  [[nodiscard]] PoolUsage usage() const;
+  // Used: as requested, not rounded; cudaFree does not lower it.
+  [[nodiscard]] MemoryUsage usage() const;
   void reset_reserved_high();
   void reset_used_high();
 

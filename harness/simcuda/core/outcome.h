@@ -44,4 +44,12 @@ struct AllocationOutcome {
   Work work = {};
 };
 
+// What pools and graphs hold, now and at most so far.
+struct MemoryUsage {
+  std::uint64_t reserved_bytes = 0;
+  std::uint64_t reserved_bytes_high = 0;
+  std::uint64_t used_bytes = 0;
+  std::uint64_t used_bytes_high = 0;
+};
+
 }  // namespace simcuda

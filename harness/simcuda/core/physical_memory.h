@@ -15,6 +15,13 @@ class PhysicalMemory {
 
   // All of them or none.
   [[nodiscard]] bool take_pages(std::uint64_t page_count);
+  // The same, and once more after `on_shortage` where there are too few.
+  template <class OnShortage>
+  [[nodiscard]] bool take_pages(std::uint64_t page_count, OnShortage on_shortage) {
+    if (take_pages(page_count)) return true;
+    on_shortage();
+    return take_pages(page_count);
+  }
   void return_pages(std::uint64_t page_count);
   // One 32 MiB chunk for a pool: has to leave a page over and stay within the chunk limit.
   [[nodiscard]] bool take_chunk();

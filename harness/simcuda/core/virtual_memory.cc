@@ -55,12 +55,9 @@ HandleOutcome VirtualMemory::create(std::uint64_t size_bytes) {
   if (!is_length(size_bytes)) return {.status = Status::InvalidValue};
   HandleOutcome outcome;
   const std::uint64_t page_count = size_bytes / kPageBytes;
-  if (!memory_.take_pages(page_count)) {
-    on_shortage_(outcome.work);
-    if (!memory_.take_pages(page_count)) {
-      outcome.status = Status::OutOfMemory;
-      return outcome;
-    }
+  if (!memory_.take_pages(page_count, [&] { on_shortage_(outcome.work); })) {
+    outcome.status = Status::OutOfMemory;
+    return outcome;
   }
   outcome.work.pages_taken += page_count;
   outcome.handle = next_handle_++;

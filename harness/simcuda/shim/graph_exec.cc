@@ -120,7 +120,7 @@ std::shared_ptr<const GraphPlan> with_work(const GraphPlan& plan, std::uint64_t 
   return changed;
 }
 
-std::uint64_t attribute_of(const GraphUsage& usage, int attribute) {
+std::uint64_t attribute_of(const MemoryUsage& usage, int attribute) {
   switch (attribute) {
     case cudaGraphMemAttrUsedMemCurrent:
       return usage.used_bytes;

@@ -13,8 +13,7 @@ namespace simcuda {
 namespace {
 
 // It is the program's: ThreadSanitizer sees it, after what its caller did before.
-void call_host_function(ThreadState& thread, SimulatedDevice& device,
-                        const PendingHostFunction& what) {
+void call_host_function(ThreadState& thread, SimulatedDevice& device, const HostFunction& what) {
   const bool was_hidden = thread.promised.hidden_depth != 0;
   if (was_hidden) show_to_sanitizer();
   acquire(&device);
@@ -31,10 +30,8 @@ cudaError_t enqueue_host_function(ThreadState& thread, SimulatedDevice& device, 
     StreamOrder& order = device.core.streams();
     const EventId after = order.create_event();
     const Status status = order.record(after, stream, thread.now_ns());
-    if (status != Status::Ok) {
-      return to_error(status);
-    }
-    device.host_functions.push_back({.after = after, .function = what.function, .data = what.data});
+    if (status != Status::Ok) return to_error(status);
+    device.host_functions.push_back({.after = after, .what = what});
   }
   run_ready_host_functions(device, thread);
   return cudaSuccess;
@@ -55,7 +52,7 @@ void run_ready_host_functions(SimulatedDevice& device, ThreadState& thread) {
     if (order.followed() != nullptr) order.followed()->host_saw(next.after);
     static_cast<void>(order.destroy_event(next.after));
     lock.unlock();
-    call_host_function(thread, device, next);
+    call_host_function(thread, device, next.what);
     lock.lock();
     at = 0;
   }
@@ -66,12 +63,8 @@ namespace {
 cudaError_t launch_host_function(ThreadState& thread, cudaStream_t stream, cudaHostFn_t function,
                                  void* data) {
   const StreamRef ref = resolve_stream(thread, stream);
-  if (ref.device == nullptr) {
-    return cudaErrorInvalidResourceHandle;
-  }
-  if (function == nullptr) {
-    return cudaErrorInvalidValue;
-  }
+  if (ref.device == nullptr) return cudaErrorInvalidResourceHandle;
+  if (function == nullptr) return cudaErrorInvalidValue;
   thread.charge(CostId::Launch);
   if (ref.captured) [[unlikely]] {
     const Captured captured = capture_work(ref, {.kind = NodeKind::HostFunction,

@@ -9,10 +9,6 @@ namespace simcuda {
 // call CUDA functions, but some do.
 void run_ready_host_functions(SimulatedDevice& device, ThreadState& thread);
 
-struct HostFunction {
-  cudaHostFn_t function = nullptr;
-  void* data = nullptr;
-};
 // Gives it its place in the stream, and calls it where that has come.
 [[nodiscard]] cudaError_t enqueue_host_function(ThreadState& thread, SimulatedDevice& device,
                                                 StreamId stream, HostFunction what);

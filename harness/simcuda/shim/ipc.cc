@@ -32,12 +32,12 @@ cudaError_t read_record(int file, SharedKind kind, ShareRecord* record) {
   return is_whole && is_sealed(*record, kind) ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-namespace {
-
 cudaError_t no_sharing(ThreadState& thread) {
   return explain(thread, cudaErrorNotSupported,
                  "simcuda: this system does not let processes share the block's pages");
 }
+
+namespace {
 
 template <class Handle>
 cudaError_t get_memory(ThreadState& thread, Handle* handle, std::uint64_t address) {

@@ -72,10 +72,7 @@ cudaError_t export_pointer(ThreadState& thread, Data* data, std::uint64_t addres
     return cudaErrorInvalidValue;
   }
   ShareRecord record = device->shared.give(block.range, block.asked_bytes, SharedKind::PoolBlock);
-  if (record.size_bytes == 0) {
-    return explain(thread, cudaErrorNotSupported,
-                   "simcuda: this system does not let processes share the block's pages");
-  }
+  if (record.size_bytes == 0) return no_sharing(thread);
   record.pool = pool_number(*pool);
   put(sealed(record), data);
   return cudaSuccess;

@@ -100,7 +100,7 @@ cudaError_t set_pool_value(MemoryPool& pool, cudaMemPoolAttr attribute, const vo
 
 cudaError_t get_pool_value(const MemoryPool& pool, cudaMemPoolAttr attribute, void* value) {
   const PoolAttributes& attributes = pool.attributes();
-  const PoolUsage usage = pool.usage();
+  const MemoryUsage usage = pool.usage();
   const auto give = [&](auto number) {
     std::memcpy(value, &number, sizeof number);
     return cudaSuccess;

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/shared_blocks.h"
 
 namespace simcuda {
@@ -14,6 +15,9 @@ namespace simcuda {
 // cudaErrorUnknown where that is no open file, cudaErrorInvalidValue where it is another one, as on
 // an H200.
 [[nodiscard]] cudaError_t read_record(int file, SharedKind kind, ShareRecord* record);
+
+// What is answered where SharedBlocks::give() shares nothing.
+[[nodiscard]] cudaError_t no_sharing(ThreadState& thread);
 
 // A record in a structure of CUDA that travels between processes, and back.
 template <class Handle>

@@ -59,11 +59,14 @@ struct SimPool {
   std::array<cudaMemAccessFlags, kDeviceCountMax> peer_access{};
 };
 
-// A function of the program that waits for its place in a stream.
-struct PendingHostFunction {
-  EventId after = 0;
+// A function of the program, and one that waits for its place in a stream.
+struct HostFunction {
   cudaHostFn_t function = nullptr;
   void* data = nullptr;
+};
+struct PendingHostFunction {
+  EventId after = 0;
+  HostFunction what;
 };
 
 // What the environment says about every simulated device.

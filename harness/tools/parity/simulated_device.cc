@@ -113,7 +113,7 @@ class SimulatedParityDevice final : public ParityDevice {
     succeed(device_.trim_pool(simcuda::kDefaultPool, 0).status, "cudaMemPoolTrimTo");
   }
   PoolUsage pool_usage() override {
-    const simcuda::PoolUsage usage = pool().usage();
+    const simcuda::MemoryUsage usage = pool().usage();
     return {.used_bytes = usage.used_bytes,
             .used_bytes_peak = usage.used_bytes_high,
             .reserved_bytes = usage.reserved_bytes,

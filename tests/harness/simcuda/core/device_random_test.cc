@@ -151,7 +151,7 @@ class RandomProgram {
   void check_figures() {
     std::uint64_t used_bytes = 0;
     for (const PoolId pool : pools_) {
-      const PoolUsage usage = device_.pool(pool)->usage();
+      const MemoryUsage usage = device_.pool(pool)->usage();
       used_bytes += usage.used_bytes;
       REQUIRE(usage.used_bytes <= usage.reserved_bytes);
       REQUIRE(usage.reserved_bytes <= usage.reserved_bytes_high);

@@ -129,7 +129,7 @@ TEST_CASE("a pool grows in chunks of 32 MiB and gives them back at synchronisati
   CHECK(device.used_bytes() == 64 * kMiB);
   CHECK(device.synchronize_stream(kLegacyStream, 0).work.chunks_returned == 2);
   CHECK(device.used_bytes() == 0);
-  const PoolUsage usage = device.pool(kDefaultPool)->usage();
+  const MemoryUsage usage = device.pool(kDefaultPool)->usage();
   CHECK(usage.reserved_bytes == 0);
   CHECK(usage.reserved_bytes_high == 64 * kMiB);
   CHECK(usage.used_bytes == 0);

@@ -47,7 +47,7 @@ class Program {
     now_ns_ += 10'000;
     const std::string wanted = line[0] == "a" ? line[4] : "";
     const std::string got = act(line);
-    const PoolUsage usage = device_.pool(pool_)->usage();
+    const MemoryUsage usage = device_.pool(pool_)->usage();
     const std::vector<std::string> figures{std::to_string(usage.reserved_bytes / kChunkBytes),
                                            std::to_string(usage.used_bytes),
                                            std::to_string(device_.free_bytes() / kPageBytes)};

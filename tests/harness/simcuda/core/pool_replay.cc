@@ -212,7 +212,7 @@ class Replayer {
   void compare(const std::string& line, const std::vector<std::string>& columns, Answer answer) {
     const std::uint64_t recorded = std::stoull(columns[2], nullptr, 16);
     answer.address = shifted(columns[0].substr(0, 1), answer.address, recorded);
-    const PoolUsage usage = device_.pool(pools_.at(shown_pool_))->usage();
+    const MemoryUsage usage = device_.pool(pools_.at(shown_pool_))->usage();
     const bool equal[] = {number(columns[1]) == static_cast<std::uint64_t>(answer.code),
                           recorded == answer.address,
                           number(columns[3]) == usage.reserved_bytes,
