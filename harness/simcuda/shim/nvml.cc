@@ -79,6 +79,22 @@ unsigned clock_mhz(const SimulatedDevice& device, int clock) {
   return static_cast<unsigned>(attribute(device, id) / kKilo);
 }
 
+int node_index_of(const SimulatedDevice& device) { return device.node_index; }
+unsigned power_of(const SimulatedDevice& device) { return device.profile.power_milliwatt; }
+unsigned power_limit_of(const SimulatedDevice& device) {
+  return device.profile.power_limit_milliwatt;
+}
+
+// What `ask` says of the device; nothing where that is none.
+template <class Ask>
+NvmlReturn give_text_of(const NvmlDevice* handle, char* text, unsigned length, Ask ask) {
+  const SimulatedDevice* const device = find(handle);
+  return device == nullptr ? kInvalidArgument : give_text(text, length, ask(*device));
+}
+
+std::string name_of(const SimulatedDevice& device) { return device.profile.device_name; }
+std::string vbios_of(const SimulatedDevice&) { return "simulated"; }
+
 }  // namespace
 
 std::array<NvmlDevice, kDeviceCountMax> nvml_devices = [] {
@@ -158,29 +174,22 @@ NVML_EXPORT int nvmlDeviceGetHandleByUUID(const char* uuid, NvmlDevice** handle)
       handle, [&](const SimulatedDevice& device) { return device_uuid_text(device) == uuid; });
 }
 
-NVML_EXPORT int nvmlDeviceGetIndex(NvmlDevice* handle, unsigned* index) {
-  return give_number(handle, index,
-                     [](const SimulatedDevice& device) { return device.node_index; });
+NVML_NUMBER(nvmlDeviceGetIndex, unsigned, node_index_of)
+
+NVML_EXPORT int nvmlDeviceGetName(NvmlDevice* handle, char* text, unsigned length) {
+  return give_text_of(handle, text, length, name_of);
 }
 
-NVML_EXPORT int nvmlDeviceGetName(NvmlDevice* handle, char* name, unsigned length) {
-  const SimulatedDevice* device = find(handle);
-  return device == nullptr ? kInvalidArgument
-                           : give_text(name, length, device->profile.device_name);
+NVML_EXPORT int nvmlDeviceGetUUID(NvmlDevice* handle, char* text, unsigned length) {
+  return give_text_of(handle, text, length, device_uuid_text);
 }
 
-NVML_EXPORT int nvmlDeviceGetUUID(NvmlDevice* handle, char* uuid, unsigned length) {
-  const SimulatedDevice* device = find(handle);
-  return device == nullptr ? kInvalidArgument : give_text(uuid, length, device_uuid_text(*device));
+NVML_EXPORT int nvmlDeviceGetSerial(NvmlDevice* handle, char* text, unsigned length) {
+  return give_text_of(handle, text, length, device_serial);
 }
 
-NVML_EXPORT int nvmlDeviceGetSerial(NvmlDevice* handle, char* serial, unsigned length) {
-  const SimulatedDevice* device = find(handle);
-  return device == nullptr ? kInvalidArgument : give_text(serial, length, device_serial(*device));
-}
-
-NVML_EXPORT int nvmlDeviceGetVbiosVersion(NvmlDevice* handle, char* version, unsigned length) {
-  return find(handle) == nullptr ? kInvalidArgument : give_text(version, length, "simulated");
+NVML_EXPORT int nvmlDeviceGetVbiosVersion(NvmlDevice* handle, char* text, unsigned length) {
+  return give_text_of(handle, text, length, vbios_of);
 }
 
 NVML_EXPORT int nvmlDeviceGetPciInfo_v3(NvmlDevice* handle, NvmlPciInfo* info) {
@@ -227,30 +236,13 @@ NVML_EXPORT int nvmlDeviceGetApplicationsClock(NvmlDevice* handle, int clock, un
   return nvmlDeviceGetClockInfo(handle, clock, mhz);
 }
 
-NVML_EXPORT int nvmlDeviceGetPowerUsage(NvmlDevice* handle, unsigned* milliwatt) {
-  return give_number(handle, milliwatt,
-                     [](const SimulatedDevice& device) { return device.profile.power_milliwatt; });
-}
-NVML_EXPORT int nvmlDeviceGetPowerManagementDefaultLimit(NvmlDevice* handle, unsigned* milliwatt) {
-  return give_number(handle, milliwatt, [](const SimulatedDevice& device) {
-    return device.profile.power_limit_milliwatt;
-  });
-}
-NVML_EXPORT int nvmlDeviceGetEnforcedPowerLimit(NvmlDevice* handle, unsigned* milliwatt) {
-  const SimulatedDevice* device = find(handle);
-  return give_planned(handle, milliwatt, "power_limit_mw",
-                      device == nullptr ? 0 : device->profile.power_limit_milliwatt);
-}
-NVML_EXPORT int nvmlDeviceGetPowerManagementLimit(NvmlDevice* handle, unsigned* milliwatt) {
-  return nvmlDeviceGetEnforcedPowerLimit(handle, milliwatt);
-}
+NVML_NUMBER(nvmlDeviceGetPowerUsage, unsigned, power_of)
+NVML_NUMBER(nvmlDeviceGetPowerManagementDefaultLimit, unsigned, power_limit_of)
+NVML_PLANNED(nvmlDeviceGetEnforcedPowerLimit, unsigned, "power_limit_mw", power_limit_of)
+NVML_PLANNED(nvmlDeviceGetPowerManagementLimit, unsigned, "power_limit_mw", power_limit_of)
 
-NVML_EXPORT int nvmlDeviceGetPersistenceMode(NvmlDevice* handle, int* mode) {
-  return give_number(handle, mode, 1);
-}
-NVML_EXPORT int nvmlDeviceGetComputeMode(NvmlDevice* handle, int* mode) {
-  return give_number(handle, mode, 0);
-}
+NVML_NUMBER(nvmlDeviceGetPersistenceMode, int, 1)
+NVML_NUMBER(nvmlDeviceGetComputeMode, int, 0)
 NVML_EXPORT int nvmlDeviceGetMigMode(NvmlDevice*, unsigned*, unsigned*) { return kNotSupported; }
 
 // Every simulated GPU reads and writes every other's memory, as cudaDeviceCanAccessPeer says; what
@@ -300,9 +292,7 @@ NVML_EXPORT int nvmlDeviceGetFieldValues(NvmlDevice* handle, int count, NvmlFiel
   return kSuccess;
 }
 
-NVML_EXPORT int nvmlDeviceGetUtilizationRates(NvmlDevice* handle, NvmlUtilization* utilization) {
-  return give_number(handle, utilization, NvmlUtilization{});
-}
+NVML_NUMBER(nvmlDeviceGetUtilizationRates, NvmlUtilization, NvmlUtilization{})
 
 NVML_EXPORT int nvmlDeviceGetCudaComputeCapability(NvmlDevice* handle, int* major, int* minor) {
   const NvmlReturn result = give_number(handle, major, [](const SimulatedDevice& device) {

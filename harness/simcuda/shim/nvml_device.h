@@ -10,6 +10,14 @@
 #include "harness/simcuda/shim/simulated_device.h"
 
 #define NVML_EXPORT __attribute__((visibility("default")))
+// A function that gives one number: `value` as give_number() takes it, or what is planned under
+// `key`.
+#define NVML_NUMBER(name, Number, value) \
+  NVML_EXPORT int name(NvmlDevice* handle, Number* out) { return give_number(handle, out, value); }
+#define NVML_PLANNED(name, Number, key, fallback)         \
+  NVML_EXPORT int name(NvmlDevice* handle, Number* out) { \
+    return give_planned(handle, out, key, fallback);      \
+  }
 
 namespace simcuda {
 
@@ -74,13 +82,15 @@ NvmlReturn give_number(const NvmlDevice* handle, Number* out, Value value) {
   return kSuccess;
 }
 
-// The same for a value that SIMCUDA_GPU_FAULTS may plan under `key`.
-template <class Number>
-NvmlReturn give_planned(const NvmlDevice* handle, Number* out, const char* key,
-                        std::uint64_t fallback) {
-  return give_number(handle, out, [&](const SimulatedDevice& device) {
-    return gpu_value(device.node_index, key, fallback);
-  });
+// The same for a value that SIMCUDA_GPU_FAULTS may plan under `key`. `fallback`: as `value` above.
+template <class Number, class Fallback>
+NvmlReturn give_planned(const NvmlDevice* handle, Number* out, const char* key, Fallback fallback) {
+  const NvmlReturn given = give_number(handle, out, fallback);
+  if (given == kSuccess) {
+    *out = static_cast<Number>(
+        gpu_value(find(handle)->node_index, key, static_cast<std::uint64_t>(*out)));
+  }
+  return given;
 }
 
 // For what simulated GPUs do not have.

@@ -125,11 +125,12 @@ NVML_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(NvmlDevice* handle, unsi
 }
 
 NVML_EXPORT int nvmlDeviceGetEccMode(NvmlDevice* handle, int* current, int* pending) {
-  SimulatedDevice* device = find(handle);
-  int on = 0;
-  if (device != nullptr) static_cast<void>(device_attribute(*device, cudaDevAttrEccEnabled, on));
   const NvmlReturn result =
-      give_planned(handle, current, "ecc_mode", static_cast<std::uint64_t>(on));
+      give_planned(handle, current, "ecc_mode", [](const SimulatedDevice& device) {
+        int on = 0;
+        static_cast<void>(device_attribute(device, cudaDevAttrEccEnabled, on));
+        return on;
+      });
   if (result == kSuccess && pending != nullptr) *pending = *current;
   return result;
 }
@@ -156,34 +157,20 @@ NVML_EXPORT int nvmlDeviceGetRetiredPages(NvmlDevice*, int, unsigned*, unsigned 
 }
 NVML_EXPORT int nvmlDeviceGetRetiredPagesPendingStatus(NvmlDevice*, int*) { return kNotSupported; }
 
-NVML_EXPORT int nvmlDeviceGetCurrentClocksThrottleReasons(NvmlDevice* handle,
-                                                          unsigned long long* reasons) {
-  return give_planned(handle, reasons, "throttle", 0);
-}
-NVML_EXPORT int nvmlDeviceGetCurrentClocksEventReasons(NvmlDevice* handle,
-                                                       unsigned long long* reasons) {
-  return nvmlDeviceGetCurrentClocksThrottleReasons(handle, reasons);
-}
+NVML_PLANNED(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, "throttle", 0)
+NVML_PLANNED(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, "throttle", 0)
 
 NVML_EXPORT int nvmlDeviceGetTemperature(NvmlDevice* handle, int /*sensor*/, unsigned* celsius) {
-  const SimulatedDevice* device = find(handle);
-  return give_planned(handle, celsius, "celsius",
-                      device == nullptr ? 0 : device->profile.temperature_celsius);
+  return give_planned(handle, celsius, "celsius", [](const SimulatedDevice& device) {
+    return device.profile.temperature_celsius;
+  });
 }
 
-NVML_EXPORT int nvmlDeviceGetCurrPcieLinkWidth(NvmlDevice* handle, unsigned* lanes) {
-  return give_planned(handle, lanes, "pcie_width", kPcieLanes);
-}
-NVML_EXPORT int nvmlDeviceGetMaxPcieLinkWidth(NvmlDevice* handle, unsigned* lanes) {
-  return give_number(handle, lanes, kPcieLanes);
-}
+NVML_PLANNED(nvmlDeviceGetCurrPcieLinkWidth, unsigned, "pcie_width", kPcieLanes)
+NVML_NUMBER(nvmlDeviceGetMaxPcieLinkWidth, unsigned, kPcieLanes)
 
-NVML_EXPORT int nvmlDeviceGetCurrPcieLinkGeneration(NvmlDevice* handle, unsigned* generation) {
-  return give_number(handle, generation, kPcieGeneration);
-}
-NVML_EXPORT int nvmlDeviceGetMaxPcieLinkGeneration(NvmlDevice* handle, unsigned* generation) {
-  return nvmlDeviceGetCurrPcieLinkGeneration(handle, generation);
-}
+NVML_NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, unsigned, kPcieGeneration)
+NVML_NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, unsigned, kPcieGeneration)
 
 NVML_EXPORT int nvmlEventSetCreate(NvmlEventSet** set) {
   if (set == nullptr) return kInvalidArgument;
