@@ -33,9 +33,7 @@ void ChunkSet::insert(std::uint64_t chunk) {
 }
 
 void ChunkSet::erase(ChunkSpan span) {
-  if (span.empty()) {
-    return;
-  }
+  if (span.empty()) return;
   for (std::uint64_t word = span.first / kWordBits; word <= (span.last - 1) / kWordBits; ++word) {
     const std::uint64_t mask = mask_of(word, span);
     count_ -= static_cast<std::uint64_t>(std::popcount(words_[word] & mask));
@@ -47,9 +45,7 @@ void ChunkSet::erase(std::uint64_t chunk) { erase(ChunkSpan{chunk, chunk + 1}); 
 
 std::uint64_t ChunkSet::count_in(ChunkSpan span) const {
   std::uint64_t count = 0;
-  if (span.empty()) {
-    return count;
-  }
+  if (span.empty()) return count;
   for (std::uint64_t word = span.first / kWordBits; word <= (span.last - 1) / kWordBits; ++word) {
     count += static_cast<std::uint64_t>(std::popcount(words_[word] & mask_of(word, span)));
   }
@@ -57,9 +53,7 @@ std::uint64_t ChunkSet::count_in(ChunkSpan span) const {
 }
 
 std::optional<std::uint64_t> ChunkSet::last_in(ChunkSpan span) const {
-  if (span.empty() || count_ == 0) {
-    return std::nullopt;
-  }
+  if (span.empty() || count_ == 0) return std::nullopt;
   for (std::uint64_t word = (span.last - 1) / kWordBits + 1; word-- > span.first / kWordBits;) {
     const std::uint64_t bits = words_[word] & mask_of(word, span);
     if (bits != 0) {

@@ -33,9 +33,7 @@ std::optional<FreeBlock> FreeBlocks::best_fit(std::uint64_t size_bytes) const {
 
 std::optional<FreeBlock> FreeBlocks::best_fit_until(std::uint64_t size_bytes,
                                                     std::uint64_t marker_max) const {
-  if (by_marker_.empty() || by_marker_.begin()->first > marker_max) {
-    return std::nullopt;
-  }
+  if (by_marker_.empty() || by_marker_.begin()->first > marker_max) return std::nullopt;
   const std::optional<FreeBlock> shortest = best_fit(size_bytes);
   if (!shortest || shortest->marker <= marker_max) return shortest;
   for (const auto& [marker, lo] : by_marker_) {
@@ -54,9 +52,7 @@ std::optional<FreeBlock> FreeBlocks::latest_until(std::uint64_t marker_max) cons
 
 std::optional<FreeBlock> FreeBlocks::ending_at(std::uint64_t address) const {
   const auto behind = by_address_.lower_bound(address);
-  if (behind == by_address_.begin() || std::prev(behind)->second.hi != address) {
-    return std::nullopt;
-  }
+  if (behind == by_address_.begin() || std::prev(behind)->second.hi != address) return std::nullopt;
   return block_of(std::prev(behind));
 }
 
@@ -84,9 +80,7 @@ void FreeBlocks::remove(const FreeBlock& block) {
 FreeBlock FreeBlocks::cut_low_end(const FreeBlock& block, std::uint64_t size_bytes) {
   remove(block);
   const Range rest = {block.range.lo + size_bytes, block.range.hi};
-  if (rest.empty()) {
-    return FreeBlock{.range = rest};
-  }
+  if (rest.empty()) return FreeBlock{.range = rest};
   return place(rest, block.marker);
 }
 

@@ -36,9 +36,7 @@ std::optional<std::uint64_t> LargeChunks::take(std::uint64_t size_bytes) {
   if (!slot) {
     const std::uint64_t length_bytes = round_up(size_bytes, kChunkBytes);
     const std::optional<std::uint64_t> lo = ranges_.take_range(length_bytes);
-    if (!lo) {
-      return std::nullopt;
-    }
+    if (!lo) return std::nullopt;
     const Range range = {*lo, *lo + length_bytes};
     slot = add_chunk(range, range, Chunk::Origin::Ranges);
   }
@@ -63,9 +61,7 @@ std::optional<std::uint64_t> LargeChunks::take_reserved(std::uint64_t size_bytes
     const std::uint64_t step_bytes = std::max(alignment_bytes, kChunkBytes);
     const std::uint64_t length_bytes = round_up(size_bytes, step_bytes);
     const std::optional<std::uint64_t> lo = area_.take(length_bytes, step_bytes);
-    if (!lo) {
-      return std::nullopt;
-    }
+    if (!lo) return std::nullopt;
     const Range range = {*lo, *lo + length_bytes};
     slot = add_chunk(range, range, Chunk::Origin::Area);
   }
@@ -81,9 +77,7 @@ std::optional<std::uint64_t> LargeChunks::take_reserved(std::uint64_t size_bytes
 std::optional<std::size_t> LargeChunks::slot_with_room(std::uint64_t size_bytes,
                                                        std::uint64_t alignment_bytes) const {
   // Every block begins at a page.
-  if (alignment_bytes <= kPageBytes) {
-    return longest_.last_at_least(size_bytes);
-  }
+  if (alignment_bytes <= kPageBytes) return longest_.last_at_least(size_bytes);
   for (std::size_t slot = slots_.size(); slot-- != 0;) {
     if (std::ranges::any_of(slots_[slot].free, [&](Range block) {
           return has_room(block, size_bytes, alignment_bytes);

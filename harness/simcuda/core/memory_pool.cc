@@ -239,9 +239,7 @@ void MemoryPool::forget_stream(StreamId stream) {
 
 MemoryPool::Pending& MemoryPool::pending_of(StreamId stream) {
   for (Pending& pending : pending_) {
-    if (pending.stream == stream) {
-      return pending;
-    }
+    if (pending.stream == stream) return pending;
   }
   const std::size_t place = known_streams_.place_of(stream);
   const auto behind = std::find_if(pending_.begin(), pending_.end(), [&](const Pending& pending) {

@@ -23,9 +23,7 @@ void NewestFit::set(std::size_t slot, std::uint64_t value) {
 }
 
 std::optional<std::size_t> NewestFit::last_at_least(std::uint64_t value_min) const {
-  if (maxima_[1] < value_min) {
-    return std::nullopt;
-  }
+  if (maxima_[1] < value_min) return std::nullopt;
   std::size_t node = 1;
   while (node < leaf_count_) {
     node = 2 * node + (maxima_[2 * node + 1] >= value_min ? 1 : 0);

@@ -5,21 +5,15 @@
 namespace simcuda {
 
 std::uint64_t OrderClock::position_of(std::uint32_t stream) const {
-  if (!entries_) {
-    return 0;
-  }
+  if (!entries_) return 0;
   for (const Entry& entry : *entries_) {
-    if (entry.stream == stream) {
-      return entry.position;
-    }
+    if (entry.stream == stream) return entry.position;
   }
   return 0;
 }
 
 void OrderClock::raise(std::uint32_t stream, std::uint64_t position) {
-  if (position_of(stream) >= position) {
-    return;
-  }
+  if (position_of(stream) >= position) return;
   Entries& entries = own_entries();
   const auto at =
       std::lower_bound(entries.begin(), entries.end(), stream,
@@ -32,9 +26,7 @@ void OrderClock::raise(std::uint32_t stream, std::uint64_t position) {
 }
 
 void OrderClock::merge(const OrderClock& other) {
-  if (!other.entries_ || entries_ == other.entries_) {
-    return;
-  }
+  if (!other.entries_ || entries_ == other.entries_) return;
   for (const Entry& entry : *other.entries_) {
     raise(entry.stream, entry.position);
   }

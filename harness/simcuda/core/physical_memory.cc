@@ -44,9 +44,7 @@ void PhysicalMemory::return_pages(std::uint64_t page_count) {
 }
 
 bool PhysicalMemory::take_chunk() {
-  if (chunk_count_ >= chunk_limit_ || !take_pages(kPagesPerChunk)) {
-    return false;
-  }
+  if (chunk_count_ >= chunk_limit_ || !take_pages(kPagesPerChunk)) return false;
   ++chunk_count_;
   return true;
 }

@@ -35,9 +35,7 @@ FreeBlock MemoryPool::add_to_main(Range range) {
 // block is backed: so a block of main is backed where its whole chunks are. The last block of the
 // range is never counted among them.
 void MemoryPool::index_main(const FreeBlock& block) {
-  if (block.range.hi == setup_.range.hi) {
-    return;
-  }
+  if (block.range.hi == setup_.range.hi) return;
   const ChunkSpan whole = whole_chunks(block.range);
   if (mapped_.count_in(whole) == whole.count()) {
     backed_main_.emplace(block.range.size_bytes(), block.order, block.range.lo);

@@ -27,9 +27,7 @@ EventId StreamOrder::create_event() {
 
 bool StreamOrder::destroy_event(EventId event) {
   Event* found = find_event(event);
-  if (found == nullptr) {
-    return false;
-  }
+  if (found == nullptr) return false;
   const std::uint32_t generation = found->generation;
   const std::uint64_t record_number = found->record_number;
   *found = Event{};
@@ -42,9 +40,7 @@ bool StreamOrder::destroy_event(EventId event) {
 
 Status StreamOrder::record(EventId event, StreamId stream, std::uint64_t now_ns) {
   Event* found = find_event(event);
-  if (found == nullptr || !stream_exists(stream)) {
-    return Status::InvalidHandle;
-  }
+  if (found == nullptr || !stream_exists(stream)) return Status::InvalidHandle;
   see(now_ns);
   begin_operation(stream);
   if (followed_ != nullptr) followed_->record(event, stream);
@@ -77,15 +73,11 @@ void StreamOrder::finish_record(const Item& item, std::uint64_t end_ns) {
 
 Status StreamOrder::wait(StreamId stream, EventId event, std::uint64_t now_ns) {
   const Event* found = find_event(event);
-  if (found == nullptr || !stream_exists(stream)) {
-    return Status::InvalidHandle;
-  }
+  if (found == nullptr || !stream_exists(stream)) return Status::InvalidHandle;
   see(now_ns);
   begin_operation(stream);
   if (followed_ != nullptr) followed_->wait(stream, event);
-  if (!found->recorded || found->stream == stream) {
-    return Status::Ok;
-  }
+  if (!found->recorded || found->stream == stream) return Status::Ok;
   Stream& at = streams_[stream];
   if (at.clock.position_of(found->stream) >= found->position) {
     return Status::Ok;  // The stream comes after it already.
@@ -98,25 +90,17 @@ Status StreamOrder::wait(StreamId stream, EventId event, std::uint64_t now_ns) {
 
 Status StreamOrder::query_event(EventId event, std::uint64_t now_ns) {
   const Event* found = find_event(event);
-  if (found == nullptr) {
-    return Status::InvalidHandle;
-  }
+  if (found == nullptr) return Status::InvalidHandle;
   see(now_ns);
-  if (found->finish_ns > clock_ns_) {
-    return Status::NotReady;
-  }
+  if (found->finish_ns > clock_ns_) return Status::NotReady;
   if (followed_ != nullptr) followed_->host_saw(event);
   return Status::Ok;
 }
 
 Finish StreamOrder::event_finish(EventId event) const {
   const Event* found = find_event(event);
-  if (found == nullptr) {
-    return {.status = Status::InvalidHandle};
-  }
-  if (found->finish_ns == kUnknownNs) {
-    return {.status = Status::Blocked};
-  }
+  if (found == nullptr) return {.status = Status::InvalidHandle};
+  if (found->finish_ns == kUnknownNs) return {.status = Status::Blocked};
   return {.finish_ns = found->finish_ns};
 }
 
@@ -127,9 +111,7 @@ bool StreamOrder::event_recorded(EventId event) const {
 
 Position StreamOrder::event_ordered_behind(EventId event, StreamId other) const {
   const Event* found = find_event(event);
-  if (found == nullptr || !found->recorded) {
-    return 0;
-  }
+  if (found == nullptr || !found->recorded) return 0;
   return found->stream == other ? found->position : found->clock.position_of(other);
 }
 

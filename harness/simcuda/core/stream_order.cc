@@ -39,9 +39,7 @@ void StreamOrder::follow(order::HappensBefore* followed) {
 }
 
 bool StreamOrder::destroy_stream(StreamId stream) {
-  if (stream == kLegacyStream || !stream_exists(stream)) {
-    return false;
-  }
+  if (stream == kLegacyStream || !stream_exists(stream)) return false;
   streams_[stream].state = State::Destroyed;
   destroyed_streams_.push_back(stream);
   return true;
@@ -88,9 +86,7 @@ void StreamOrder::join_legacy(StreamId stream, std::uint64_t now_ns) {
 }
 
 Status StreamOrder::query_stream(StreamId stream, std::uint64_t now_ns) {
-  if (!stream_exists(stream)) {
-    return Status::InvalidHandle;
-  }
+  if (!stream_exists(stream)) return Status::InvalidHandle;
   see(now_ns);
   if (stream == kLegacyStream) {
     begin_operation(stream);
@@ -105,17 +101,13 @@ Status StreamOrder::query_work(const Stream& stream) const {
 }
 
 Finish StreamOrder::stream_finish(StreamId stream, std::uint64_t now_ns) {
-  if (!stream_exists(stream)) {
-    return {.status = Status::InvalidHandle};
-  }
+  if (!stream_exists(stream)) return {.status = Status::InvalidHandle};
   see(now_ns);
   if (stream == kLegacyStream) {
     begin_operation(stream);
   }
   const std::uint64_t end_ns = streams_[stream].end_ns;
-  if (end_ns == kUnknownNs) {
-    return {.status = Status::Blocked};
-  }
+  if (end_ns == kUnknownNs) return {.status = Status::Blocked};
   return {.finish_ns = end_ns};
 }
 
@@ -123,9 +115,7 @@ Finish StreamOrder::device_finish(std::uint64_t now_ns) {
   see(now_ns);
   Finish finish;
   for (const Stream& stream : streams_) {
-    if (stream.end_ns == kUnknownNs) {
-      return {.status = Status::Blocked};
-    }
+    if (stream.end_ns == kUnknownNs) return {.status = Status::Blocked};
     finish.finish_ns = std::max(finish.finish_ns, stream.end_ns);
   }
   return finish;
@@ -138,16 +128,12 @@ Position StreamOrder::finished(StreamId stream, std::uint64_t now_ns) {
 }
 
 Position StreamOrder::seen(StreamId stream, Position last_cared, std::uint64_t now_ns) {
-  if (finished(stream, now_ns) >= last_cared) {
-    return last_cared;
-  }
+  if (finished(stream, now_ns) >= last_cared) return last_cared;
   return streams_[stream].fence_seen;
 }
 
 Position StreamOrder::ordered_behind(StreamId stream, StreamId other) const {
-  if (stream == other) {
-    return streams_[stream].position;
-  }
+  if (stream == other) return streams_[stream].position;
   return streams_[stream].clock.position_of(other);
 }
 
@@ -193,9 +179,7 @@ void StreamOrder::append_until(Stream& stream, Position last, std::uint64_t fini
 // What the legacy stream and the blocking streams wait for before any operation of theirs.
 void StreamOrder::begin_operation(StreamId stream) {
   if (followed_ != nullptr) followed_->begin(stream);
-  if (blocking_streams_.empty()) {
-    return;
-  }
+  if (blocking_streams_.empty()) return;
   Stream& at = streams_[stream];
   if (stream != kLegacyStream) {
     if (at.kind == StreamKind::Blocking && at.state == State::Live) {
@@ -207,9 +191,7 @@ void StreamOrder::begin_operation(StreamId stream) {
     }
     return;
   }
-  if (at.joined_operations == blocking_operations_) {
-    return;
-  }
+  if (at.joined_operations == blocking_operations_) return;
   at.joined_operations = blocking_operations_;
   for (const StreamId other : blocking_streams_) {
     if (at.clock.position_of(other) < streams_[other].position) {
@@ -254,15 +236,11 @@ void StreamOrder::wait_for(Stream& stream, StreamId other, Position position,
 }
 
 std::uint64_t StreamOrder::finish_of(const Stream& stream, Position position) const {
-  if (position <= stream.finished) {
-    return 0;
-  }
+  if (position <= stream.finished) return 0;
   const auto segment =
       std::lower_bound(stream.pending.begin(), stream.pending.end(), position,
                        [](const Segment& at, Position wanted) { return at.last < wanted; });
-  if (segment != stream.pending.end()) {
-    return segment->finish_ns;
-  }
+  if (segment != stream.pending.end()) return segment->finish_ns;
   return stream.items.empty() ? stream.end_ns : kUnknownNs;
 }
 

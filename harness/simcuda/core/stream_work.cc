@@ -83,9 +83,7 @@ void StreamOrder::open_gate(std::uint64_t gate, std::uint64_t now_ns) {
 
 // Runs the first held-up operation of `stream`; false where there is none or it cannot run yet.
 bool StreamOrder::resolve_front(Stream& stream) {
-  if (stream.items.empty()) {
-    return false;
-  }
+  if (stream.items.empty()) return false;
   const Item& item = stream.items.front();
   std::uint64_t finish_ns = stream.resolved_end_ns;
   bool fence = false;
@@ -110,9 +108,7 @@ bool StreamOrder::resolve_front(Stream& stream) {
     }
     case ItemKind::Wait: {
       const std::uint64_t other_ns = finish_of(streams_[item.other], item.value);
-      if (other_ns == kUnknownNs) {
-        return false;
-      }
+      if (other_ns == kUnknownNs) return false;
       finish_ns = std::max(finish_ns, other_ns);
       break;
     }

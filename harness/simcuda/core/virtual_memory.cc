@@ -194,9 +194,7 @@ bool VirtualMemory::whole_mappings(Range range) const {
 
 void VirtualMemory::drop_if_unused(MemoryHandle handle, Work& work) {
   const auto found = handles_.find(handle);
-  if (found->second.handle_count != 0 || found->second.mapping_count != 0) {
-    return;
-  }
+  if (found->second.handle_count != 0 || found->second.mapping_count != 0) return;
   if (!found->second.is_adopted) {
     const std::uint64_t page_count = found->second.size_bytes / kPageBytes;
     memory_.return_pages(page_count);

@@ -16,9 +16,7 @@ namespace {
 // A copy of the object at `offset`; nothing where the file ends before.
 template <class T>
 std::optional<T> read_at(std::string_view bytes, std::uint64_t offset) {
-  if (offset > bytes.size() || bytes.size() - offset < sizeof(T)) {
-    return std::nullopt;
-  }
+  if (offset > bytes.size() || bytes.size() - offset < sizeof(T)) return std::nullopt;
   T value;
   std::memcpy(&value, bytes.data() + offset, sizeof value);
   return value;
@@ -28,9 +26,7 @@ void read_dynamic(std::string_view bytes, const Elf64_Shdr& dynamic, const Elf64
                   ElfFacts& facts) {
   for (std::uint64_t at = 0; at < dynamic.sh_size; at += sizeof(Elf64_Dyn)) {
     const auto entry = read_at<Elf64_Dyn>(bytes, dynamic.sh_offset + at);
-    if (!entry || entry->d_tag == DT_NULL) {
-      return;
-    }
+    if (!entry || entry->d_tag == DT_NULL) return;
     facts.has_rpath = facts.has_rpath || entry->d_tag == DT_RPATH;
     const std::uint64_t name_at = strings.sh_offset + entry->d_un.d_val;
     if (entry->d_tag == DT_NEEDED && name_at < bytes.size()) {
@@ -57,9 +53,7 @@ ElfFacts read_elf_facts(const std::string& path) {
   }
   for (std::uint64_t i = 0; i < header->e_shnum; ++i) {
     const auto section = read_at<Elf64_Shdr>(bytes, header->e_shoff + i * sizeof(Elf64_Shdr));
-    if (!section || section->sh_type != SHT_DYNAMIC) {
-      continue;
-    }
+    if (!section || section->sh_type != SHT_DYNAMIC) continue;
     const auto strings =
         read_at<Elf64_Shdr>(bytes, header->e_shoff + section->sh_link * sizeof(Elf64_Shdr));
     if (strings) {

@@ -28,17 +28,13 @@ constexpr const char* kOurRuntime = "libcudart.so." SIMCUDA_MAJOR;
 
 // As the shell finds it; empty where there is none.
 std::string find_program(const std::string& name) {
-  if (name.find('/') != std::string::npos) {
-    return fs::exists(name) ? name : "";
-  }
+  if (name.find('/') != std::string::npos) return fs::exists(name) ? name : "";
   const char* const path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);
   std::string folder;
   while (std::getline(folders, folder, ':')) {
     const std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
-    if (fs::is_regular_file(candidate) && access(candidate.c_str(), X_OK) == 0) {
-      return candidate;
-    }
+    if (fs::is_regular_file(candidate) && access(candidate.c_str(), X_OK) == 0) return candidate;
   }
   return "";
 }

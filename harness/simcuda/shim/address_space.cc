@@ -102,18 +102,14 @@ std::optional<Range> reserve_moved(Range wanted) {
       const std::uint64_t by_bytes = up ? moved_bytes : -moved_bytes;
       const Range range = {wanted.lo + by_bytes, wanted.hi + by_bytes};
       // ThreadSanitizer's own areas are needed for what a program maps: closed gaps come first.
-      if (under_thread_sanitizer() ? take_gap(gaps, range) : take_free(range)) {
-        return range;
-      }
+      if (under_thread_sanitizer() ? take_gap(gaps, range) : take_free(range)) return range;
     }
   }
   return std::nullopt;
 }
 
 Range reserve_window(Range wanted, std::uint64_t least_bytes) {
-  if (const std::optional<Range> range = reserve_moved(wanted); range) {
-    return *range;
-  }
+  if (const std::optional<Range> range = reserve_moved(wanted); range) return *range;
   const Range range = map_by_halves(wanted.size_bytes(), least_bytes, PROT_NONE);
   if (range.empty()) {
     throw std::runtime_error("cannot reserve " + std::to_string(least_bytes >> 30) +

@@ -78,16 +78,10 @@ cudaError_t allocate_from(ThreadState& thread, void** pointer, std::size_t size_
 
 cudaError_t allocate_async(ThreadState& thread, void** pointer, std::size_t size_bytes,
                            SimPool* pool, cudaStream_t stream) {
-  if (pointer == nullptr) {
-    return cudaErrorInvalidValue;
-  }
-  if (current_device(thread) == nullptr) {
-    return cudaErrorNoDevice;
-  }
+  if (pointer == nullptr) return cudaErrorInvalidValue;
+  if (current_device(thread) == nullptr) return cudaErrorNoDevice;
   const StreamRef ref = resolve_stream(thread, stream);
-  if (ref.device == nullptr) {
-    return ref.error;
-  }
+  if (ref.device == nullptr) return ref.error;
   const bool is_host = pool != nullptr && pool->is_host;
   if (ref.captured) [[unlikely]] {
     thread.charge(CostId::MallocAsync);
@@ -121,9 +115,7 @@ Outcome free_heap_block(ThreadState& thread, SimulatedDevice& device,
   const Finish before = wait_for_gates(device, lock, [&] {
     return device.core.streams().stream_finish(what.stream, thread.now_ns());
   });
-  if (before.status != Status::Ok) {
-    return {.status = before.status, .work = {}};
-  }
+  if (before.status != Status::Ok) return {.status = before.status, .work = {}};
   thread.advance_to(before.finish_ns);
   Outcome outcome = wait_for_gates(
       device, lock, [&] { return device.core.deallocate(what.address, thread.now_ns()); });
@@ -133,16 +125,10 @@ Outcome free_heap_block(ThreadState& thread, SimulatedDevice& device,
 
 cudaError_t free_async(ThreadState& thread, void* pointer, cudaStream_t stream) {
   const std::uint64_t address = number(pointer);
-  if (address == 0) {
-    return cudaSuccess;
-  }
-  if (current_device(thread) == nullptr) {
-    return cudaErrorNoDevice;
-  }
+  if (address == 0) return cudaSuccess;
+  if (current_device(thread) == nullptr) return cudaErrorNoDevice;
   const StreamRef ref = resolve_stream(thread, stream);
-  if (ref.device == nullptr) {
-    return ref.error;
-  }
+  if (ref.device == nullptr) return ref.error;
   if (ref.captured) [[unlikely]] {
     thread.charge(CostId::FreeAsync);
     if (const Captured captured = capture_free(ref, address)) return *captured;

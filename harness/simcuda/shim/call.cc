@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <list>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
-#include <vector>
 
 #include "harness/simcuda/shim/graph.h"
 

@@ -1,6 +1,7 @@
 #include "harness/simcuda/shim/cost.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 namespace simcuda {
@@ -90,9 +91,7 @@ std::uint64_t exp2_fixed(std::uint64_t log_value) {
 
 // Between two values, weight in units of 2^-16.
 std::uint64_t blend(std::uint64_t from, std::uint64_t to, std::uint64_t weight) {
-  if (to >= from) {
-    return from + (((to - from) * weight) >> kFractionBits);
-  }
+  if (to >= from) return from + (((to - from) * weight) >> kFractionBits);
   return from - (((from - to) * weight) >> kFractionBits);
 }
 
@@ -123,9 +122,7 @@ std::uint64_t value_at(const Row& row, Place place) {
     ++above;
   }
   const Point& inner = tail.points[above - 1];
-  if (above == tail.point_count) {
-    return inner.value_ns;
-  }
+  if (above == tail.point_count) return inner.value_ns;
   const std::uint64_t weight =
       ((place.position - inner.position) * inner.gap_inverse) >> (32 - kFractionBits);
   return exp2_fixed(blend(inner.log_value, tail.points[above].log_value, weight));
@@ -184,21 +181,15 @@ std::uint64_t beyond_last(std::uint64_t value_ns, std::uint64_t size, const Row&
 }
 
 std::uint64_t curve_value(const Curve& curve, std::uint64_t size, Place place) {
-  if (curve.row_count == 1) {
-    return value_at(curve.rows[0], place);
-  }
+  if (curve.row_count == 1) return value_at(curve.rows[0], place);
   const std::uint64_t log_size = log2_fixed(size);
   std::size_t above = 0;
   while (above < curve.row_count && curve.rows[above].log_size <= log_size) {
     ++above;
   }
-  if (above == 0) {
-    return value_at(curve.rows[0], place);
-  }
+  if (above == 0) return value_at(curve.rows[0], place);
   const Row& low = curve.rows[above - 1];
-  if (above == curve.row_count) {
-    return beyond_last(value_at(low, place), size, low);
-  }
+  if (above == curve.row_count) return beyond_last(value_at(low, place), size, low);
   return blend(value_at(low, place), value_at(curve.rows[above], place),
                ((log_size - low.log_size) * low.log_gap_inverse) >> (32 - kFractionBits));
 }
@@ -214,21 +205,15 @@ std::uint64_t random_bits(CostId cost, std::uint32_t thread, std::uint32_t draw)
 
 // Rows by rising size; false where there are none, too many, or two that are too close.
 bool fill_curve(Curve& curve, const std::vector<CostRow>& rows) {
-  if (rows.empty() || rows.size() > kRowCountMax) {
-    return false;
-  }
+  if (rows.empty() || rows.size() > kRowCountMax) return false;
   curve.row_count = rows.size();
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].sample_count == 0) {
-      return false;
-    }
+    if (rows[i].sample_count == 0) return false;
     Row& row = curve.rows[i];
     row = make_row(rows[i]);
     if (i > 0) {
       Row& before = curve.rows[i - 1];
-      if (row.log_size <= before.log_size) {
-        return false;
-      }
+      if (row.log_size <= before.log_size) return false;
       before.log_gap_inverse = (std::uint64_t{1} << 32) / (row.log_size - before.log_size);
     }
   }
@@ -258,9 +243,7 @@ std::uint64_t cost_value(const Levels& all, CostPoint at, Place place) {
 std::string_view cost_name(CostId cost) { return kNames[static_cast<std::size_t>(cost)]; }
 
 bool set_cost_curves(CostId cost, const std::vector<CostLevel>& levels) {
-  if (levels.empty() || levels.size() > kLevelCountMax) {
-    return false;
-  }
+  if (levels.empty() || levels.size() > kLevelCountMax) return false;
   Levels& all = costs[static_cast<std::size_t>(cost)];
   // What is not used stays as it is: to clear all of it would take the start of a process 2 ms.
   all.level_count = levels.size();
@@ -268,14 +251,10 @@ bool set_cost_curves(CostId cost, const std::vector<CostLevel>& levels) {
     Level& level = all.levels[i];
     level.log_level = log2_fixed(levels[i].level);
     level.log_gap_inverse = 0;
-    if (!fill_curve(level.curve, levels[i].rows)) {
-      return false;
-    }
+    if (!fill_curve(level.curve, levels[i].rows)) return false;
     if (i > 0) {
       Level& before = all.levels[i - 1];
-      if (level.log_level <= before.log_level) {
-        return false;
-      }
+      if (level.log_level <= before.log_level) return false;
       before.log_gap_inverse = (std::uint64_t{1} << 32) / (level.log_level - before.log_level);
     }
   }

@@ -4,7 +4,6 @@
 // ns.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -65,9 +65,7 @@ CUresult free_reservation(ThreadState& thread, CUdeviceptr address, std::size_t 
 CUresult create(ThreadState& thread, CUmemGenericAllocationHandle* handle, std::size_t size_bytes,
                 const CUmemAllocationProp* properties, unsigned long long flags) {
   if (handle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult bad = check_properties(thread, properties); bad != CUDA_SUCCESS) {
-    return bad;
-  }
+  if (const CUresult bad = check_properties(thread, properties); bad != CUDA_SUCCESS) return bad;
   SimulatedDevice& device = *device_at(properties->location.id);
   const TickScope ticks(thread);
   const std::lock_guard lock(device.mutex);

@@ -32,12 +32,8 @@ cudaError_t wait_event(ThreadState& thread, cudaStream_t stream, cudaEvent_t eve
                        unsigned flags) {
   SimEvent* object = resolve_event(event);
   const StreamRef ref = resolve_stream(thread, stream);
-  if (object == nullptr || ref.device == nullptr) {
-    return cudaErrorInvalidResourceHandle;
-  }
-  if ((flags & ~static_cast<unsigned>(cudaEventWaitExternal)) != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (object == nullptr || ref.device == nullptr) return cudaErrorInvalidResourceHandle;
+  if ((flags & ~static_cast<unsigned>(cudaEventWaitExternal)) != 0) return cudaErrorInvalidValue;
   thread.charge(CostId::StreamWaitEvent);
   promise_after(thread, object);
   const bool is_external = (flags & cudaEventWaitExternal) != 0;
@@ -70,12 +66,8 @@ cudaError_t create_event(ThreadState& thread, cudaEvent_t* result, unsigned flag
   constexpr unsigned kKnownFlags =
       cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
   SimulatedDevice* device = current_device(thread);
-  if (result == nullptr || (flags & ~kKnownFlags) != 0) {
-    return cudaErrorInvalidValue;
-  }
-  if (device == nullptr) {
-    return cudaErrorNoDevice;
-  }
+  if (result == nullptr || (flags & ~kKnownFlags) != 0) return cudaErrorInvalidValue;
+  if (device == nullptr) return cudaErrorNoDevice;
   if ((flags & cudaEventInterprocess) != 0 && (flags & cudaEventDisableTiming) == 0) {
     return cudaErrorInvalidValue;
   }
@@ -90,9 +82,7 @@ cudaError_t create_event(ThreadState& thread, cudaEvent_t* result, unsigned flag
 
 cudaError_t destroy_event(ThreadState& thread, cudaEvent_t event) {
   SimEvent* object = resolve_event(event);
-  if (object == nullptr) {
-    return cudaErrorInvalidResourceHandle;
-  }
+  if (object == nullptr) return cudaErrorInvalidResourceHandle;
   thread.charge(CostId::EventDestroy);
   const std::lock_guard lock(object->device->mutex);
   const bool known = object->device->core.streams().destroy_event(object->id);
@@ -103,9 +93,7 @@ cudaError_t destroy_event(ThreadState& thread, cudaEvent_t event) {
 
 cudaError_t query_event(ThreadState& thread, cudaEvent_t event) {
   SimEvent* object = resolve_event(event);
-  if (object == nullptr) {
-    return cudaErrorInvalidResourceHandle;
-  }
+  if (object == nullptr) return cudaErrorInvalidResourceHandle;
   if (object->capture_id != 0) [[unlikely]] {
     return ask_captured_event(*object);
   }
@@ -119,9 +107,7 @@ cudaError_t query_event(ThreadState& thread, cudaEvent_t event) {
 cudaError_t elapsed(ThreadState& thread, float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   SimEvent* first = resolve_event(begin);
   SimEvent* last = resolve_event(end);
-  if (milliseconds == nullptr) {
-    return cudaErrorInvalidValue;
-  }
+  if (milliseconds == nullptr) return cudaErrorInvalidValue;
   if (first == nullptr || last == nullptr || first->device != last->device ||
       ((first->flags | last->flags) & cudaEventDisableTiming) != 0) {
     return cudaErrorInvalidResourceHandle;
@@ -136,9 +122,7 @@ cudaError_t elapsed(ThreadState& thread, float* milliseconds, cudaEvent_t begin,
     return cudaErrorInvalidResourceHandle;
   }
   for (const SimEvent* event : {first, last}) {
-    if (order.query_event(event->id, thread.now_ns()) == Status::NotReady) {
-      return cudaErrorNotReady;
-    }
+    if (order.query_event(event->id, thread.now_ns()) == Status::NotReady) return cudaErrorNotReady;
   }
   const double delta_ns = static_cast<double>(order.event_finish(last->id).finish_ns) -
                           static_cast<double>(order.event_finish(first->id).finish_ns);
@@ -155,9 +139,7 @@ cudaError_t record_with_flags(ThreadState& thread, cudaEvent_t event, cudaStream
 
 cudaError_t synchronize_with(ThreadState& thread, cudaEvent_t event) {
   SimEvent* object = resolve_event(event);
-  if (object == nullptr) {
-    return cudaErrorInvalidResourceHandle;
-  }
+  if (object == nullptr) return cudaErrorInvalidResourceHandle;
   if (object->capture_id != 0) [[unlikely]] {
     return ask_captured_event(*object);
   }

@@ -34,9 +34,7 @@ void add_faults(std::string_view text) {
   std::istringstream entries{std::string(text)};
   std::string entry;
   while (std::getline(entries, entry, ';')) {
-    if (entry.empty()) {
-      continue;
-    }
+    if (entry.empty()) continue;
     std::istringstream fields(entry);
     std::string api;
     Fault fault;
@@ -65,9 +63,7 @@ void clear_faults() {
 int next_fault(std::string_view api) {
   const std::lock_guard lock(call_plan().mutex);
   const auto found = call_plan().faults.find(api);
-  if (found == call_plan().faults.end()) {
-    return 0;
-  }
+  if (found == call_plan().faults.end()) return 0;
   int error = 0;
   for (Fault& fault : found->second) {
     if (fault.nth > 1) {

@@ -139,9 +139,7 @@ std::uint64_t gpu_value(int gpu, std::string_view key, std::uint64_t fallback) {
 }
 
 int next_gpu_fault(int gpu, std::string_view api) {
-  if (gpu < 0 || gpu >= kDeviceCountMax || needs_no_gpu(api)) {
-    return 0;
-  }
+  if (gpu < 0 || gpu >= kDeviceCountMax || needs_no_gpu(api)) return 0;
   bool hangs = false;
   {
     const std::lock_guard lock(gpu_plan().mutex);

@@ -122,9 +122,7 @@ cudaError_t allocate_host(ThreadState& thread, void** pointer, std::size_t size_
                           unsigned flags) {
   constexpr unsigned kKnownFlags =
       cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
-  if (pointer == nullptr || (flags & ~kKnownFlags) != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (pointer == nullptr || (flags & ~kKnownFlags) != 0) return cudaErrorInvalidValue;
   *pointer = nullptr;
   if (size_bytes == 0) {
     thread.charge(CostId::MallocHost);
@@ -177,13 +175,9 @@ void charge_registering(ThreadState& thread, const void* begin, std::uint64_t si
 
 cudaError_t register_host(ThreadState& thread, void* pointer, std::size_t size_bytes,
                           unsigned flags) {
-  if (pointer == nullptr || size_bytes == 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (pointer == nullptr || size_bytes == 0) return cudaErrorInvalidValue;
   charge_registering(thread, pointer, size_bytes);
-  if (host_allocation(pointer).lo != 0) {
-    return cudaErrorHostMemoryAlreadyRegistered;
-  }
+  if (host_allocation(pointer).lo != 0) return cudaErrorHostMemoryAlreadyRegistered;
   if (!take_of_host(thread.device, size_bytes)) return cudaErrorMemoryAllocation;
   HostMemory& all = host_memory();
   const std::lock_guard lock(all.mutex);
@@ -201,9 +195,7 @@ cudaError_t host_flags(unsigned* flags, const void* pointer) {
   HostMemory& all = host_memory();
   const std::lock_guard lock(all.mutex);
   const auto found = all.ranges.find(range.lo);
-  if (flags == nullptr || found == all.ranges.end()) {
-    return cudaErrorInvalidValue;
-  }
+  if (flags == nullptr || found == all.ranges.end()) return cudaErrorInvalidValue;
   *flags = found->second.flags;
   return cudaSuccess;
 }

@@ -138,15 +138,11 @@ MadeWork kernel_work(ThreadState& thread, const std::string& name, void** argume
 cudaError_t launch_kernel(ThreadState& thread, const std::string& name, void** arguments,
                           cudaStream_t stream) {
   const StreamRef ref = resolve_stream(thread, stream);
-  if (ref.device == nullptr) {
-    return cudaErrorInvalidResourceHandle;
-  }
+  if (ref.device == nullptr) return cudaErrorInvalidResourceHandle;
   const Model model = find_model(name);
   const bool has_model = model.function != nullptr && arguments != nullptr;
   const std::optional<std::uint64_t> idle_ns = has_model ? std::nullopt : kernel_duration_ns(name);
-  if (!has_model && !idle_ns) {
-    return refuse_kernel(thread, name);
-  }
+  if (!has_model && !idle_ns) return refuse_kernel(thread, name);
   thread.charge(CostId::Launch);
   if (ref.captured) [[unlikely]] {
     MadeWork made = kernel_work(thread, name, arguments);
@@ -231,9 +227,7 @@ SIMCUDA_EXPORT unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block,
 SIMCUDA_EXPORT cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block,
                                                       size_t* shared_memory_bytes, void* stream) {
   std::vector<LaunchConfiguration>& stack = this_thread().launch_configurations;
-  if (stack.empty()) {
-    return cudaErrorMissingConfiguration;
-  }
+  if (stack.empty()) return cudaErrorMissingConfiguration;
   const LaunchConfiguration top = stack.back();
   stack.pop_back();
   *grid = top.grid;
@@ -291,9 +285,7 @@ SIMCUDA_EXPORT cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes,
     const SimulatedDevice* device = current_device(thread);
     if (device == nullptr) return cudaErrorNoDevice;
     if (attributes == nullptr) return cudaErrorInvalidValue;
-    if (registered_kernel_name(function).empty()) {
-      return cudaErrorInvalidDeviceFunction;
-    }
+    if (registered_kernel_name(function).empty()) return cudaErrorInvalidDeviceFunction;
     *attributes = {};
     attributes->binaryVersion = device->architecture();
     attributes->ptxVersion = device->architecture();

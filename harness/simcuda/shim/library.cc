@@ -44,9 +44,7 @@ Library& library() { return made_once<Library>(); }
 std::uint64_t environment_number(const char* variable, std::uint64_t fallback, std::uint64_t lowest,
                                  std::uint64_t highest) {
   const char* text = std::getenv(variable);
-  if (text == nullptr || *text == '\0') {
-    return fallback;
-  }
+  if (text == nullptr || *text == '\0') return fallback;
   char* end = nullptr;
   const std::uint64_t value = std::strtoull(text, &end, 10);
   if (*end != '\0' || *text == '-' || value < lowest || value > highest) {

@@ -12,12 +12,8 @@
 namespace simcuda {
 cudaError_t allocate_memory(ThreadState& thread, void** pointer, std::size_t size_bytes) {
   SimulatedDevice* device = current_device(thread);
-  if (pointer == nullptr) {
-    return cudaErrorInvalidValue;
-  }
-  if (device == nullptr) {
-    return cudaErrorNoDevice;
-  }
+  if (pointer == nullptr) return cudaErrorInvalidValue;
+  if (device == nullptr) return cudaErrorNoDevice;
   const TickScope ticks(thread);
   const std::lock_guard lock(device->mutex);
   const AllocationOutcome outcome = device->core.allocate(size_bytes);
@@ -35,9 +31,7 @@ cudaError_t allocate_memory(ThreadState& thread, void** pointer, std::size_t siz
 
 cudaError_t free_memory(ThreadState& thread, void* pointer) {
   const std::uint64_t address = number(pointer);
-  if (address == 0) {
-    return cudaSuccess;
-  }
+  if (address == 0) return cudaSuccess;
   SimulatedDevice* device = device_of_address(address);
   const bool is_host = device == nullptr;
   if (is_host) device = device_of_host_block(pointer);
@@ -78,9 +72,7 @@ struct Rows {
 
 cudaError_t allocate_rows(ThreadState& thread, void** pointer, std::size_t* pitch_bytes,
                           Rows rows) {
-  if (pitch_bytes == nullptr) {
-    return cudaErrorInvalidValue;
-  }
+  if (pitch_bytes == nullptr) return cudaErrorInvalidValue;
   *pitch_bytes = round_up(rows.width_bytes, kUnitBytes);
   std::size_t size_bytes = 0;
   if (__builtin_mul_overflow(*pitch_bytes, rows.count, &size_bytes)) {
@@ -91,9 +83,7 @@ cudaError_t allocate_rows(ThreadState& thread, void** pointer, std::size_t* pitc
 
 cudaError_t memory_info(ThreadState& thread, std::size_t* free_bytes, std::size_t* total_bytes) {
   SimulatedDevice* device = current_device(thread);
-  if (device == nullptr) {
-    return cudaErrorNoDevice;
-  }
+  if (device == nullptr) return cudaErrorNoDevice;
   const std::lock_guard lock(device->mutex);
   if (free_bytes != nullptr) {
     *free_bytes = device->core.free_bytes();

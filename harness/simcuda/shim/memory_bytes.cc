@@ -71,9 +71,7 @@ bool direction_fits(cudaMemcpyKind kind, const Bytes& to, const Bytes& from) {
 }
 
 CostId copy_cost(const Bytes& to, const Bytes& from) {
-  if (to.device != nullptr && from.device != nullptr) {
-    return CostId::MemcpyOnDevice;
-  }
+  if (to.device != nullptr && from.device != nullptr) return CostId::MemcpyOnDevice;
   return to.device != nullptr ? CostId::MemcpyHostToDevice : CostId::MemcpyDeviceToHost;
 }
 

@@ -7,9 +7,7 @@ namespace simcuda {
 std::optional<std::uint64_t> MemoryCleaner::follow(std::uint64_t used_bytes,
                                                    std::uint64_t usable_bytes,
                                                    std::uint64_t now_ns) {
-  if (bytes_per_us_ == 0 || used_bytes == used_bytes_) {
-    return std::nullopt;
-  }
+  if (bytes_per_us_ == 0 || used_bytes == used_bytes_) return std::nullopt;
   while (!pieces_.empty() && pieces_.front().clean_at_ns <= now_ns) {
     dirty_bytes_ -= pieces_.front().size_bytes;
     pieces_.pop_front();
@@ -26,9 +24,7 @@ std::optional<std::uint64_t> MemoryCleaner::follow(std::uint64_t used_bytes,
   }
   used_bytes_ = used_bytes;
   const std::uint64_t free_bytes = usable_bytes > used_bytes ? usable_bytes - used_bytes : 0;
-  if (free_bytes >= dirty_bytes_) {
-    return std::nullopt;
-  }
+  if (free_bytes >= dirty_bytes_) return std::nullopt;
   const std::uint64_t clean_at_ns = pieces_.back().clean_at_ns;
   pieces_.clear();
   dirty_bytes_ = 0;

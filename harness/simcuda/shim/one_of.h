@@ -1,8 +1,6 @@
 // Whether a value, such as a function's name, is one of those listed.
 #pragma once
 
-#include <string_view>
-
 namespace simcuda {
 
 template <class Value, class... Known>

@@ -42,16 +42,12 @@ SIMCU_API void simcu_order_end(void) {
 SIMCU_API int simcu_order_take(const SimcuBlock* block, void* stream, SimcuUnorderedUse* former) {
   SimulatedDevice* device = device_of_address(number(block->pointer));
   const StreamRef ref = resolve_stream(this_thread(), static_cast<cudaStream_t>(stream));
-  if (device == nullptr || ref.device != device) {
-    return 0;
-  }
+  if (device == nullptr || ref.device != device) return 0;
   const std::uint64_t lo = number(block->pointer);
   const std::lock_guard lock(device->mutex);
   const auto use = device->core.take_memory({lo, lo + block->size_bytes},
                                             {.id = block->id, .request = block->request}, ref.id);
-  if (!use) {
-    return 0;
-  }
+  if (!use) return 0;
   if (former != nullptr) {
     *former = {.id = use->owner.id,
                .request = use->owner.request,
@@ -65,9 +61,7 @@ SIMCU_API int simcu_order_take(const SimcuBlock* block, void* stream, SimcuUnord
 SIMCU_API void simcu_order_give_back(const SimcuBlock* block, void* const* streams,
                                      uint32_t stream_count) {
   SimulatedDevice* device = device_of_address(number(block->pointer));
-  if (device == nullptr) {
-    return;
-  }
+  if (device == nullptr) return;
   std::vector<StreamId> ids;
   for (std::uint32_t i = 0; i < stream_count; ++i) {
     const StreamRef ref = resolve_stream(this_thread(), static_cast<cudaStream_t>(streams[i]));

@@ -161,9 +161,7 @@ cudaError_t get_pool_access(ThreadState& thread, cudaMemAccessFlags* flags, cuda
     const bool is_device = location->type == cudaMemLocationTypeDevice;
     const bool own =
         object.is_host ? !is_device : is_device && location->id == object.device->index;
-    if (!own && (!is_device || device_at(location->id) == nullptr)) {
-      return cudaErrorInvalidDevice;
-    }
+    if (!own && (!is_device || device_at(location->id) == nullptr)) return cudaErrorInvalidDevice;
     *flags = own ? cudaMemAccessFlagsProtReadWrite
                  : object.peer_access[static_cast<std::size_t>(location->id)];
     return cudaSuccess;

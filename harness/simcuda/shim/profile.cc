@@ -55,9 +55,7 @@ std::vector<CostRow> read_rows(const std::string& path, const std::string& key, 
 // A list of rows, or an object of such lists by level.
 std::vector<CostLevel> read_levels(const std::string& path, const std::string& key,
                                    const Json& value) {
-  if (!value.is_object()) {
-    return {{.level = 0, .rows = read_rows(path, key, value)}};
-  }
+  if (!value.is_object()) return {{.level = 0, .rows = read_rows(path, key, value)}};
   std::vector<CostLevel> levels;
   for (const auto& [text, rows] : value.items()) {
     const std::optional<std::uint64_t> level = allocmark::number_in_text<std::uint64_t>(text);

@@ -41,9 +41,7 @@ cudaError_t give_pci_bus_id(char* text, int length, int index) {
 }
 
 cudaError_t find_pci_bus_id(int* index, const char* text) {
-  if (index == nullptr || text == nullptr) {
-    return cudaErrorInvalidValue;
-  }
+  if (index == nullptr || text == nullptr) return cudaErrorInvalidValue;
   for (int i = 0; i < device_count(); ++i) {
     if (same_pci_bus_id(*device_at(i), text)) {
       *index = i;
@@ -90,12 +88,8 @@ int driver_version() {
 SIMCUDA_EXPORT cudaError_t cudaGetDevice(int* index) {
   return runtime_call<"cudaGetDevice">({}, [&](ThreadState& thread) {
     thread.charge(CostId::GetDevice);
-    if (index == nullptr) {
-      return cudaErrorInvalidValue;
-    }
-    if (device_count() == 0) {
-      return cudaErrorNoDevice;
-    }
+    if (index == nullptr) return cudaErrorInvalidValue;
+    if (device_count() == 0) return cudaErrorNoDevice;
     *index = thread.device;
     return cudaSuccess;
   });
@@ -116,9 +110,7 @@ SIMCUDA_EXPORT cudaError_t cudaSetDevice(int index) {
 SIMCUDA_EXPORT cudaError_t cudaGetDeviceCount(int* count) {
   return runtime_call<"cudaGetDeviceCount">({}, [&](ThreadState& thread) {
     thread.charge(CostId::GetDevice);
-    if (count == nullptr) {
-      return cudaErrorInvalidValue;
-    }
+    if (count == nullptr) return cudaErrorInvalidValue;
     *count = device_count();
     return *count == 0 ? cudaErrorNoDevice : cudaSuccess;
   });

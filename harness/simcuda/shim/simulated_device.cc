@@ -170,9 +170,7 @@ void SimulatedDevice::reset(std::uint64_t now_ns) {
 
 Range SimulatedDevice::live_range(std::uint64_t address) const {
   const MemoryBlock block = core.find(address);
-  if (block.kind == MemoryKind::None) {
-    return {};
-  }
+  if (block.kind == MemoryKind::None) return {};
   Range range = block.range;
   if (block.kind == MemoryKind::Mapped) {
     auto& virtual_memory =
@@ -187,16 +185,12 @@ Range SimulatedDevice::live_range(std::uint64_t address) const {
 
 void* SimulatedDevice::view(std::uint64_t address, std::uint64_t size_bytes) {
   const Range range = live_range(address);
-  if (range.empty() || size_bytes > range.hi - address) {
-    return nullptr;
-  }
+  if (range.empty() || size_bytes > range.hi - address) return nullptr;
   if (core.find(address).kind == MemoryKind::Mapped) {
     std::uint64_t at = address;
     do {
       const Mapping mapping = core.virtual_memory().find(at);
-      if (!contents.attach(mapping)) {
-        return nullptr;
-      }
+      if (!contents.attach(mapping)) return nullptr;
       at = mapping.range.hi;
     } while (at < address + size_bytes);
   }
@@ -265,9 +259,7 @@ SimPool* resolve_pool(cudaMemPool_t pool) {
 SimulatedDevice* device_of_address(std::uint64_t address) {
   for (int i = 0; i < device_count(); ++i) {
     SimulatedDevice* device = device_at(i);
-    if (device->contents.holds(address)) {
-      return device;
-    }
+    if (device->contents.holds(address)) return device;
   }
   return nullptr;
 }

@@ -92,22 +92,16 @@ std::vector<RuntimeFunction> runtime_functions(const MappedFile& file, const Elf
   const std::uint64_t count = symbols.sh_size / sizeof(Elf64_Sym);
   const auto* symbol = file.at<Elf64_Sym>(symbols.sh_offset, count);
   const char* const names = file.at<char>(strings.sh_offset, strings.sh_size);
-  if (symbol == nullptr || names == nullptr) {
-    return {};
-  }
+  if (symbol == nullptr || names == nullptr) return {};
   bool is_static_runtime = false;
   std::set<std::uint64_t> starts;
   std::vector<RuntimeFunction> functions;
   for (std::uint64_t i = 0; i < count; ++i) {
-    if (symbol[i].st_name >= strings.sh_size) {
-      continue;
-    }
+    if (symbol[i].st_name >= strings.sh_size) continue;
     const char* const text = names + symbol[i].st_name;
     const std::string name(text, strnlen(text, strings.sh_size - symbol[i].st_name));
     is_static_runtime = is_static_runtime || name.starts_with(kArchiveMark);
-    if (ELF64_ST_TYPE(symbol[i].st_info) != STT_FUNC || symbol[i].st_shndx == SHN_UNDEF) {
-      continue;
-    }
+    if (ELF64_ST_TYPE(symbol[i].st_info) != STT_FUNC || symbol[i].st_shndx == SHN_UNDEF) continue;
     const std::uint64_t address = load_address + symbol[i].st_value;
     starts.insert(address);
     if (name.starts_with("cuda") || name.starts_with("__cuda")) {
@@ -277,9 +271,7 @@ void redirect_static_runtimes() {
 
 bool carries_static_runtime(const void* address) {
   const link_map* const module = module_around(address);
-  if (module == nullptr) {
-    return false;
-  }
+  if (module == nullptr) return false;
   const std::lock_guard lock(seen_modules().mutex);
   const auto [known, is_new] = seen_modules().carries_runtime.try_emplace(module->l_addr, false);
   if (is_new) {
@@ -320,9 +312,7 @@ void explain_static_runtime(const void* caller) {
     if (seen_modules().redirected.contains(module->l_addr)) return;
   }
   static std::atomic<bool> said{false};
-  if (said.exchange(true)) {
-    return;
-  }
+  if (said.exchange(true)) return;
   Dl_info module{};
   const bool found = dladdr(caller, &module) != 0 && module.dli_fname != nullptr;
   std::fprintf(stderr,
