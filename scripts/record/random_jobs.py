@@ -195,7 +195,7 @@ def draw_shared(draw):
     generator, keys = draw_ranks(draw)
     family = generator.removeprefix("train:").split("-")[0]
     way = draw.choice(["adapters", "adapters", "evaluation", "scale", "mask", "no_sync"])
-    if way == "adapters" and family not in ("t5", "phi"):
+    if way == "adapters" and family not in ("t5", "phi") and keys.get("fsdp") != 1:
         keys["lora"] = draw.choice([4, 8, 16])
         if draw.random() < 0.3:
             keys["lora_dropout"] = 1

@@ -138,10 +138,14 @@ void DataParallel::wrap(const std::vector<std::size_t>& trained) {
   }
 }
 
-void DataParallel::begin_forward(std::uint64_t buffer_bytes) {
+void DataParallel::begin_forward(std::uint64_t buffer_bytes, bool has_graph,
+                                 bool last_micro_batch) {
   if (settings_.kind != DataParallelKind::Ddp) return;
-  if (!rebuilt_ && !arrivals_.empty()) rebuild_buckets();
-  if (buffer_bytes == 0) return;
+  if (has_graph && !rebuilt_ && !arrivals_.empty()) rebuild_buckets();
+  // After a forward whose gradients are not reduced, nobody gives buffers.
+  const bool gives =
+      std::exchange(gives_buffers_, has_graph && (last_micro_batch || !settings_.no_sync));
+  if (buffer_bytes == 0 || !gives) return;
   const Tensor given = tape_->pool().make(buffer_bytes, TensorKind::Communication);
 }
 

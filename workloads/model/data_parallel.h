@@ -40,7 +40,8 @@ class DataParallel {
   // Once the model is there. `trained`: parameter indexes in the model's order.
   void wrap(const std::vector<std::size_t>& trained);
   // `buffer_bytes`: the model's buffers, which DDP gives to all ranks.
-  void begin_forward(std::uint64_t buffer_bytes);
+  // `has_graph`: of a training's pass, or an evaluation's that keeps one.
+  void begin_forward(std::uint64_t buffer_bytes, bool has_graph, bool last_micro_batch);
   void begin_backward(bool last_micro_batch);
   void on_gradient(std::size_t parameter);
   void end_backward();
@@ -84,6 +85,7 @@ class DataParallel {
   bool rebuilt_ = false;
   std::vector<Bucket> old_buckets_;  // still known to the last reduction
   bool reduces_ = true;              // this backward
+  bool gives_buffers_ = true;        // the first rank's, to all, before the next forward
   bool last_micro_batch_ = true;     // before the step
   std::vector<OptimizedTensor> partitions_;
   std::uint64_t padded_count_ = 0;        // ZeRO: elements of the flat parameters

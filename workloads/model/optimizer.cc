@@ -115,6 +115,7 @@ void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, bool on
   if (kind_ == OptimizerKind::SgdMomentum) {  // made by the foreach operators themselves
     for (const std::vector<OptimizedTensor>& type : types_of(tensors)) {
       for (const OptimizedTensor& tensor : type) {
+        if (tensor.count == 0) continue;
         states_.push_back(pool_->make(tensor.size_bytes(), TensorKind::OptimizerState));
       }
     }
@@ -139,7 +140,7 @@ void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, bool on
         if (kind_ == OptimizerKind::AdamWFused || on_device) {
           states_.push_back(pool_->make(4, TensorKind::OptimizerState));
         }
-        for (int i = 0; i < 2; ++i) {
+        for (int i = 0; i < 2 && tensor.count > 0; ++i) {
           states_.push_back(pool_->make(tensor.size_bytes(), TensorKind::OptimizerState));
         }
         break;
@@ -152,6 +153,7 @@ void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, bool on
 void Optimizer::loop(const std::vector<OptimizedTensor>& tensors) {
   Tensor denominator;  // the loop's variable: it goes when the next one is there
   for (const OptimizedTensor& tensor : tensors) {
+    if (tensor.count == 0) continue;
     Tensor root = pool_->make(tensor.size_bytes(), TensorKind::Workspace);
     Tensor corrected = pool_->make(tensor.size_bytes(), TensorKind::Workspace);
     Tensor dropped = std::exchange(denominator, std::move(corrected));
@@ -173,6 +175,7 @@ void Optimizer::step(const std::vector<OptimizedTensor>& tensors) {
   for (const std::vector<OptimizedTensor>& type : types_of(tensors)) {
     std::vector<Tensor> fresh;
     for (const OptimizedTensor& tensor : type) {
+      if (tensor.count == 0) continue;
       fresh.push_back(pool_->make(tensor.size_bytes(), TensorKind::Workspace));
     }
     let_go(std::exchange(denominators, std::move(fresh)));  // when their name is bound again

@@ -27,7 +27,7 @@ enum class OptimizerKind : std::uint8_t {
 }
 
 struct OptimizedTensor {
-  std::uint64_t count = 0;  // elements
+  std::uint64_t count = 0;  // elements; 0: this rank has none, but counts steps
   std::uint64_t width = 0;  // bytes per element
   [[nodiscard]] std::uint64_t size_bytes() const { return count * width; }
 };

@@ -348,7 +348,7 @@ std::vector<OptimizedTensor> ShardedParameters::optimized(
     }
     return groups;
   }
-  // A parameter without elements on this rank has no state.
+  // A flat parameter's without elements on this rank have no gradient, and so no state.
   std::map<std::size_t, std::uint64_t> counts;
   for (const Unit& unit : units_) {
     for (const Shard& shard : unit.shards) {
@@ -358,7 +358,7 @@ std::vector<OptimizedTensor> ShardedParameters::optimized(
   std::vector<OptimizedTensor> tensors;
   for (const std::size_t parameter : order) {
     const auto found = counts.find(parameter);
-    if (found == counts.end() || found->second == 0) continue;
+    if (found == counts.end() || (found->second == 0 && !single())) continue;
     tensors.push_back({.count = found->second, .width = width_});
   }
   return tensors;

@@ -233,6 +233,8 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
   const std::uint64_t layers = setup_.model.layer_count;
   const bool decodes = index >= layers;
   const Var block_input = hidden;  // the loop's variable
+  Var encoded;
+  if (decodes) encoded = is_fully_sharded_ ? tape_.hooked(encoded_, kNoHook) : encoded_;
   Var weights;
   const std::uint64_t queries = decodes ? setup_.target : setup_.sequence;
   const std::uint64_t rows = setup_.batch * queries;
@@ -257,7 +259,6 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
             .cache_index = static_cast<std::int64_t>(index - layers),
             .bias = &cross_bias_,
             .mask = &cross_mask_};
-    Var encoded = is_fully_sharded_ ? tape_.hooked(encoded_, kNoHook) : encoded_;
     branch = t5_attention(cross, normed, encoded, what, &weights);
     encoded.drop();
     hidden = add(tape_, hidden, t5_dropout(branch));

@@ -197,6 +197,8 @@ class Transformer {
   }
   void make_layer_parameters();
   void make_adapters();
+  void add_adapter_behind(const LayerWeights& layer, std::size_t parameter,
+                          std::vector<std::size_t>* unit) const;
   void make_trained_tables();  // copies beside adapters, which are trained whole
   void check_given_mask();
   void check_all(std::uint64_t count);
@@ -345,7 +347,7 @@ class Transformer {
   std::size_t patch_weight_ = 0, class_token_ = 0, time_weight_ = 0;
   std::vector<LayerWeights> layers_;
   std::vector<LayerWeights> cross_layers_;  // T5's decoder: its second attention
-  std::vector<ParameterRange> layer_parameters_, adapters_;
+  std::vector<ParameterRange> layer_parameters_;
   std::unique_ptr<MegatronModel> megatron_;
   std::vector<Tensor> buffers_;
   std::vector<Tensor> quantized_;

@@ -221,13 +221,31 @@ void Transformer::make_parameters() {
 std::vector<std::vector<std::size_t>> Transformer::unit_parameters() const {
   std::vector<std::vector<std::size_t>> units(layer_parameters_.size());
   for (std::size_t i = 0; i < units.size(); ++i) {
-    const auto add = [&](const ParameterRange& range) {
-      for (std::size_t p = 0; p < range.count; ++p) units[i].push_back(range.first + p);
-    };
-    add(layer_parameters_[i]);
-    if (i < adapters_.size()) add(adapters_[i]);
+    const ParameterRange& range = layer_parameters_[i];
+    for (std::size_t p = range.first; p < range.first + range.count; ++p) {
+      units[i].push_back(p);
+      if (lora_.rank > 0) add_adapter_behind(layers_[i], p, &units[i]);
+    }
   }
   return units;
+}
+
+// A product's adapter is its module's child, and comes behind the product's own bias.
+void Transformer::add_adapter_behind(const LayerWeights& layer, std::size_t parameter,
+                                     std::vector<std::size_t>* unit) const {
+  const std::size_t biases = setup_.model.is_llama_like() ? 0 : 1;
+  const std::size_t read_biases = setup_.model.qkv_bias ? 1 : biases;
+  const auto add = [&](std::size_t weight, std::size_t bias_count, const Adapter& adapter) {
+    if (parameter != weight + bias_count || adapter.low == 0) return;
+    unit->insert(unit->end(), {adapter.low, adapter.high});
+  };
+  add(layer.query, read_biases, layer.query_adapter);
+  add(layer.key, read_biases, layer.key_adapter);
+  add(layer.value, read_biases, layer.value_adapter);
+  add(layer.output, biases, layer.output_adapter);
+  add(layer.gate, biases, layer.gate_adapter);
+  add(layer.up, biases, layer.up_adapter);
+  add(layer.down, biases, layer.down_adapter);
 }
 
 void Transformer::make_trained_tables() {
@@ -260,7 +278,6 @@ void Transformer::make_adapters() {
   const bool has_attention = lora_.targets != LoraTargets::Mlp;
   const bool is_whole = has_attention && lora_.targets != LoraTargets::QueryAndValue;
   for (LayerWeights& own : layers_) {
-    const std::size_t begin = tape_.parameters().size();
     const auto adapt = [&](Adapter* adapter, std::uint64_t in, std::uint64_t out) {
       adapter->low = make(in * lora_.rank);
       adapter->high = make(lora_.rank * out);
@@ -279,7 +296,6 @@ void Transformer::make_adapters() {
       if (!is_joint) adapt(&own.up_adapter, model.hidden, model.ffn);
       adapt(&own.down_adapter, model.ffn, model.hidden);
     }
-    adapters_.push_back({.first = begin, .count = tape_.parameters().size() - begin});
   }
   if (lora_.trains_tables) make_trained_tables();
   input_leaf_ = tape_.add_parameter({.data = {}, .count = 0, .width = setup_.wide_bytes});

@@ -192,7 +192,10 @@ void Training::begin_forward(std::uint64_t index) {
     run_compiled_gpt2();
     return;
   }
-  if (replicas_ && !evaluating_) replicas_->begin_forward(model_->buffer_bytes());
+  if (replicas_) {
+    replicas_->begin_forward(model_->buffer_bytes(), !evaluating_ || config_.eval_grad,
+                             own.micro_batch + 1 == config_.accumulate);
+  }
   const DataParallelSettings& shared = config_.data_parallel;
   if (shared.kind == DataParallelKind::Fsdp1 && shared.gathers_narrow) model_->narrow_buffers();
   if (sharded_) sharded_->begin_forward();
