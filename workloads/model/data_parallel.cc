@@ -126,11 +126,12 @@ void DataParallel::wrap_zero(const std::vector<std::size_t>& trained) {
   partitions_ = {{.count = own_count_, .width = 4}};
 }
 
-void DataParallel::wrap(const std::vector<std::size_t>& trained) {
+void DataParallel::wrap(const std::vector<std::size_t>& all,
+                        const std::vector<std::size_t>& trained) {
   bucket_of_.assign(tape_->parameters().size(), 0);
   if (settings_.kind == DataParallelKind::Ddp) {
     check_shapes(trained);
-    synchronize_parameters(trained);
+    synchronize_parameters(all);
     // One bucket for all, until it is known in which order gradients come.
     make_buckets(trained, ~std::uint64_t{0});
   } else {

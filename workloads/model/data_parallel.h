@@ -37,8 +37,8 @@ class DataParallel {
   DataParallel(const DataParallelSettings& settings, Tape* tape)
       : settings_(settings), tape_(tape) {}
 
-  // Once the model is there. `trained`: parameter indexes in the model's order.
-  void wrap(const std::vector<std::size_t>& trained);
+  // Once the model is there. Parameter indexes in the model's order.
+  void wrap(const std::vector<std::size_t>& all, const std::vector<std::size_t>& trained);
   // `buffer_bytes`: the model's buffers, which DDP gives to all ranks.
   // `has_graph`: of a training's pass, or an evaluation's that keeps one.
   void begin_forward(std::uint64_t buffer_bytes, bool has_graph, bool last_micro_batch);

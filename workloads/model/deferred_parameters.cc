@@ -1,6 +1,5 @@
 // ShardedParameters where the model is made in shards and never as a whole: what the set-up
 // allocates instead.
-#include <map>
 #include <utility>
 
 #include "workloads/model/sharded_parameters.h"
@@ -28,22 +27,21 @@ void ShardedParameters::make_whole(Unit* unit, const std::vector<std::size_t>& p
 // the model's order. At a block's end, and the root's, rows that the ranks do not share evenly are
 // copied to where all have as many.
 void ShardedParameters::make_single_shards() {
-  std::map<std::size_t, std::pair<Unit*, std::uint64_t>> shards;
-  for (Unit& unit : units_) {
-    for (const Shard& shard : unit.shards) {
-      const bool is_empty = shard.count == 0;  // padded at once
-      shards[shard.parameter] = {&unit, is_empty ? shard.padded_count : shard.count};
-    }
-  }
+  const auto make = [&](Unit* unit, const Shard& shard) {
+    const std::uint64_t count = shard.count == 0 ? shard.padded_count : shard.count;
+    unit->own.push_back(tape_->pool().make(count * width_, TensorKind::Parameter));
+  };
   Unit* const root = &units_[0];
-  Unit* block = root;
-  for (auto& [parameter, shard] : shards) {
-    Unit* const unit = shard.first;
-    if (block != root && unit != block) pad_shards(block);
-    block = unit;
-    unit->own.push_back(tape_->pool().make(shard.second * width_, TensorKind::Parameter));
+  auto next = root->shards.begin();
+  for (std::size_t i = 1; i < units_.size(); ++i) {
+    Unit* const block = &units_[i];
+    while (next != root->shards.end() && next->parameter < block->shards.front().parameter) {
+      make(root, *next++);
+    }
+    for (const Shard& shard : block->shards) make(block, shard);
+    pad_shards(block);
   }
-  if (block != root) pad_shards(block);
+  while (next != root->shards.end()) make(root, *next++);
   pad_shards(root);
 }
 

@@ -42,7 +42,7 @@ Var Transformer::adapted(const Var& input, const LinearWeights& weights, const A
   Var result = linear(tape_, input, rows, weights);
   if (adapter.low == 0) return result;
   const std::uint64_t width = result.width;
-  Var exact = cast(tape_, input, lora_.in_own_type ? width : 4);
+  Var exact = cast(tape_, input, tape_.parameters()[adapter.low].width);
   const bool drops = lora_.dropout && !setup_.evaluating;
   Var delta = linear(tape_, drops ? dropout(tape_, exact) : exact, rows, {.weight = adapter.low});
   delta = linear(tape_, std::move(delta), rows, {.weight = adapter.high});

@@ -209,7 +209,9 @@ Var Transformer::make_given_mask(KeysSeen seen) {
   // Where a window hides keys, nobody asks; nor does eager attention, which needs the mask anyway.
   const bool is_checked =
       is_fused && padded_ && !is_prompt && (seen != KeysSeen::Near || !hides_beyond_window());
-  if (is_checked && mask_length_ == 0) check_all(setup_.batch * length);
+  if (is_checked && (mask_length_ == 0 || key_count == setup_.sequence)) {
+    check_all(setup_.batch * length);
+  }
   if (is_checked && setup_.sequence > 1) check_all(setup_.batch * length);
   Var mask = make_padding_mask(padded_mask_, setup_.sequence, key_count, seen);
   return is_fused ? mask : mask_numbers(std::move(mask));

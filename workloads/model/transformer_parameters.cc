@@ -262,11 +262,12 @@ void Transformer::make_adapters() {
   std::vector<Tensor> narrow;
   const std::uint64_t made_width = parameter_bytes();
   const std::uint64_t width = lora_.in_own_type ? made_width : 4;
-  const auto make = [&](std::uint64_t count) {
+  const auto make = [&](std::uint64_t rows, std::uint64_t columns) {
+    const std::uint64_t count = rows * columns;
     Parameter parameter;
     parameter.count = count;
     parameter.width = width;
-    parameter.rows = count / lora_.rank;
+    parameter.rows = rows;
     if (!setup_.defers_parameters) {
       narrow.push_back(tape_.allocate(count * made_width, TensorKind::Parameter));
     }
@@ -279,8 +280,8 @@ void Transformer::make_adapters() {
   const bool is_whole = has_attention && lora_.targets != LoraTargets::QueryAndValue;
   for (LayerWeights& own : layers_) {
     const auto adapt = [&](Adapter* adapter, std::uint64_t in, std::uint64_t out) {
-      adapter->low = make(in * lora_.rank);
-      adapter->high = make(lora_.rank * out);
+      adapter->low = make(lora_.rank, in);
+      adapter->high = make(out, lora_.rank);
     };
     // Modules in the order of the model.
     const std::uint64_t queries = model.attention_width();

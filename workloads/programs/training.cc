@@ -103,7 +103,7 @@ void Training::wrap() {
     tape().set_on_hook([this](std::uint64_t code) { sharded_->on_hook(code); });
   } else if (settings.kind != DataParallelKind::None) {
     replicas_ = std::make_unique<DataParallel>(settings, &tape());
-    replicas_->wrap(model_->trained_parameters());
+    replicas_->wrap(model_->ordered_parameters(), model_->trained_parameters());
     tape().set_on_parameter([this](std::size_t index) {
       if (tape().parameters()[index].count > 0) replicas_->on_gradient(index);
     });
