@@ -41,6 +41,10 @@ def draw_shape(draw, model):
     return family, keys
 
 
+def maybe(draw, share, keys, **more):
+    keys.update(more if draw.random() < share else {})
+
+
 # What the training loop may do besides.
 LOOP = {"clip": [1], "accumulate": [2, 3], "zero_grad": ["before_backward", "zeros", "never"], "keep_batch": [0]}
 
@@ -58,10 +62,8 @@ def draw_checkpoint(draw, family, keys):
         return
     if draw.random() < 0.4:
         keys["checkpoint"] = "full"
-        if draw.random() < 0.3:
-            keys["reentrant"] = 1
-        if draw.random() < 0.3:
-            keys["checkpoint_every"] = 2
+        maybe(draw, 0.3, keys, reentrant=1)
+        maybe(draw, 0.3, keys, checkpoint_every=2)
     if "checkpoint" in keys or draw.random() < 0.5:
         keys["kv_cache"] = "none"
 
@@ -72,8 +74,7 @@ def draw_adapters(draw, family, keys):
     keys["lora"] = draw.choice([4, 8, 16])
     if keys["precision"] == "bf16_autocast" and draw.random() < 0.5:
         keys["precision"] = "bf16_weights_autocast"
-    if draw.random() < 0.4:
-        keys["lora_dropout"] = 1
+    maybe(draw, 0.4, keys, lora_dropout=1)
     if family in ("llama", "qwen2.5", "qwen3") and draw.random() < 0.5:
         keys["lora_targets"] = draw.choice(["attention", "mlp", "all"])
 
@@ -101,7 +102,7 @@ def draw_training(draw):
     return f"train:{model}", keys
 
 
-# What may be chosen in `draw_ways`, and for which families.
+# For which families `draw_ways` may choose what.
 CAUSAL = "gpt2", "llama", "qwen2.5", "qwen3", "mixtral", "phi", "gemma"
 WAYS = {
     "loss_chunks": CAUSAL, "packed": ("gpt2", "llama", "qwen2.5", "qwen3", "mixtral"), "window": ("llama", "qwen2.5", "qwen3", "phi", "gemma"),
@@ -176,14 +177,12 @@ def draw_ranks(draw):
         del keys["fsdp"]
         if draw.random() < 0.3:
             keys["bucket_mb"] = draw.choice([1, 5, 100])
-        if draw.random() < 0.3:
-            keys["bucket_view"] = 1
+        maybe(draw, 0.3, keys, bucket_view=1)
     else:
         keys["initialize"] = draw.choice(["deferred", "whole"]) if keys["fsdp"] == 2 else "whole"
         if keys["precision"] == "fp32":
             keys["gathered"] = draw.choice(["same", "bf16", "bf16"])
-        if draw.random() < 0.2:
-            keys["reshard"] = 0
+        maybe(draw, 0.2, keys, reshard=0)
     if family not in ("bert", "t5") and draw.random() < 0.4:
         keys["checkpoint"] = "full"
     draw_loop(draw, keys, 0.2, ("clip", "accumulate", "keep_batch"))
@@ -197,8 +196,7 @@ def draw_shared(draw):
     way = draw.choice(["adapters", "adapters", "evaluation", "scale", "mask", "no_sync"])
     if way == "adapters" and family not in ("t5", "phi") and keys.get("fsdp") != 1:
         keys["lora"] = draw.choice([4, 8, 16])
-        if draw.random() < 0.3:
-            keys["lora_dropout"] = 1
+        maybe(draw, 0.3, keys, lora_dropout=1)
         if family in ("llama", "qwen2.5", "qwen3") and draw.random() < 0.5:
             keys["lora_targets"] = draw.choice(["attention", "mlp", "all"])
     elif way == "evaluation":
@@ -261,8 +259,7 @@ def draw_deepseek(draw):
     keys.update(batch=draw.choice([1, 2, 4]), seq=draw.choice([33, 64, 100, 128, 255, 256]), steps=3,
                 precision=draw.choice(["bf16_autocast", "bf16_autocast", "bf16", "fp32"]), optimizer=draw.choice(["adamw", "adamw_fused", "sgd_momentum"]),
                 attention=draw.choice(["fused", "fused", "eager"]), kv_cache="none")
-    if draw.random() < 0.4:
-        keys["checkpoint"] = "full"
+    maybe(draw, 0.4, keys, checkpoint="full")
     draw_loop(draw, keys, 0.2)
     return "train:deepseek-v3", keys
 
@@ -294,8 +291,7 @@ def draw_vit(draw):
         keys.update(implementation="timm")
     else:
         keys["attention"] = draw.choice(["fused", "fused", "eager"])
-        if draw.random() < 0.25:
-            keys["checkpoint"] = "full"
+        maybe(draw, 0.25, keys, checkpoint="full")
     draw_loop(draw, keys, 0.2)
     return "train:vit-base", keys
 
