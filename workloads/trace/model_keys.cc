@@ -54,9 +54,11 @@ constexpr std::array kModelKeys = {
 
 }  // namespace
 
-std::vector<std::string_view> words_of(std::string_view text) {
+std::vector<std::string_view> words_of(std::string_view text, char between) {
   std::vector<std::string_view> words;
-  for (const auto word : std::views::split(text, ' ')) words.emplace_back(word.begin(), word.end());
+  for (const auto word : std::views::split(text, between)) {
+    words.emplace_back(word.begin(), word.end());
+  }
   return words;
 }
 

@@ -16,8 +16,8 @@ struct ModelKey {
 };
 
 [[nodiscard]] std::span<const ModelKey> model_keys();
-// What stands between the blanks of `keys` or `models`.
-[[nodiscard]] std::vector<std::string_view> words_of(std::string_view text);
+// What stands between the blanks of `keys` or `models`, or between other separators.
+[[nodiscard]] std::vector<std::string_view> words_of(std::string_view text, char between = ' ');
 
 // The row of a key that the generator knows, but not for every model; null where there is none.
 [[nodiscard]] const ModelKey* find_model_key(std::string_view generator, std::string_view key);
