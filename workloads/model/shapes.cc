@@ -7,9 +7,35 @@ namespace {
 
 using enum ModelFamily;
 
+// What a family adds to the columns of a row.
+constexpr ModelShape qwen2(ModelShape shape) {
+  shape.qkv_bias = true;
+  return shape;
+}
+
+constexpr ModelShape qwen3(ModelShape shape) {
+  shape.head_size = 128;
+  shape.head_norms = true;
+  return shape;
+}
+
+// Each sixth block has no window.
+constexpr ModelShape gemma3(std::uint64_t head_size, std::uint64_t window, ModelShape shape) {
+  shape.head_size = head_size;
+  shape.head_norms = shape.gemma = true;
+  shape.window = window;
+  shape.window_every = 6;
+  return shape;
+}
+
+constexpr ModelShape phi(ModelShape shape, std::uint64_t rope_size = 0) {
+  shape.joint_products = true;
+  shape.rope_size = rope_size;
+  return shape;
+}
+
 // Columns: layers, hidden, heads, kv heads, ffn, vocabulary, positions, tied head; then size of a
-// head, experts and how many of them a token takes, image, patch; biases of q, k and v, norms of
-// heads (the Llama family's Qwen); Gemma's blocks, its window, and which blocks have none.
+// head, experts and how many of them a token takes, image, patch.
 constexpr auto kShapes = std::to_array<ModelShape>({
     {"gpt2-124m", Gpt2, 12, 768, 12, 12, 3072, 50257, 1024, true},
     {"gpt2-355m", Gpt2, 24, 1024, 16, 16, 4096, 50257, 1024, true},
@@ -26,57 +52,24 @@ constexpr auto kShapes = std::to_array<ModelShape>({
     {"llama-3.2-1b", Llama, 16, 2048, 32, 8, 8192, 128256, 0, true},
     {"llama-3.2-3b", Llama, 28, 3072, 24, 8, 8192, 128256, 0, true},
     {"llama-3.1-405b", Llama, 126, 16384, 128, 8, 53248, 128256, 0, false},
-    {"qwen2.5-0.5b", Llama, 24, 896, 14, 2, 4864, 151936, 0, true, 0, 0, 0, 0, 0, true},
-    {"qwen2.5-1.5b", Llama, 28, 1536, 12, 2, 8960, 151936, 0, true, 0, 0, 0, 0, 0, true},
-    {"qwen2.5-7b", Llama, 28, 3584, 28, 4, 18944, 152064, 0, false, 0, 0, 0, 0, 0, true},
-    {"qwen2.5-32b", Llama, 64, 5120, 40, 8, 27648, 152064, 0, false, 0, 0, 0, 0, 0, true},
-    {"qwen2.5-72b", Llama, 80, 8192, 64, 8, 29568, 152064, 0, false, 0, 0, 0, 0, 0, true},
-    {"qwen3-0.6b", Llama, 28, 1024, 16, 8, 3072, 151936, 0, true, 128, 0, 0, 0, 0, false, true},
-    {"qwen3-4b", Llama, 36, 2560, 32, 8, 9728, 151936, 0, true, 128, 0, 0, 0, 0, false, true},
-    {"qwen3-8b", Llama, 36, 4096, 32, 8, 12288, 151936, 0, false, 128, 0, 0, 0, 0, false, true},
-    {"qwen3-14b", Llama, 40, 5120, 40, 8, 17408, 151936, 0, false, 128, 0, 0, 0, 0, false, true},
-    {"qwen3-32b", Llama, 64, 5120, 64, 8, 25600, 151936, 0, false, 128, 0, 0, 0, 0, false, true},
-    {"qwen3-30b-a3b", Mixtral, 48, 2048, 32, 4, 768, 151936, 0, false, 128, 128, 8, 0, 0, false,
-     true},
-    {"gemma-3-1b", Llama, 26, 1152, 4, 1,     6912, 262144, 0,   true,
-     256,          0,     0,  0,    0, false, true, true,   512, 6},
-    {"gemma-3-4b", Llama, 34, 2560, 8, 4,     10240, 262208, 0,    true,
-     256,          0,     0,  0,    0, false, true,  true,   1024, 6},
-    {"gemma-3-12b", Llama, 48, 3840, 16, 8,     15360, 262208, 0,    true,
-     256,           0,     0,  0,    0,  false, true,  true,   1024, 6},
-    {"gemma-3-27b", Llama, 62, 5376, 32, 16,    21504, 262208, 0,    true,
-     128,           0,     0,  0,    0,  false, true,  true,   1024, 6},
-    {.name = "phi-3-mini",
-     .family = Llama,
-     .layer_count = 32,
-     .hidden = 3072,
-     .head_count = 32,
-     .kv_head_count = 32,
-     .ffn = 8192,
-     .vocabulary = 32064,
-     .tied_head = false,
-     .joint_products = true},
-    {.name = "phi-4",
-     .family = Llama,
-     .layer_count = 40,
-     .hidden = 5120,
-     .head_count = 40,
-     .kv_head_count = 10,
-     .ffn = 17920,
-     .vocabulary = 100352,
-     .tied_head = false,
-     .joint_products = true},
-    {.name = "phi-4-mini",
-     .family = Llama,
-     .layer_count = 32,
-     .hidden = 3072,
-     .head_count = 24,
-     .kv_head_count = 8,
-     .ffn = 8192,
-     .vocabulary = 200064,
-     .tied_head = true,
-     .joint_products = true,
-     .rope_size = 96},
+    qwen2({"qwen2.5-0.5b", Llama, 24, 896, 14, 2, 4864, 151936, 0, true}),
+    qwen2({"qwen2.5-1.5b", Llama, 28, 1536, 12, 2, 8960, 151936, 0, true}),
+    qwen2({"qwen2.5-7b", Llama, 28, 3584, 28, 4, 18944, 152064, 0, false}),
+    qwen2({"qwen2.5-32b", Llama, 64, 5120, 40, 8, 27648, 152064, 0, false}),
+    qwen2({"qwen2.5-72b", Llama, 80, 8192, 64, 8, 29568, 152064, 0, false}),
+    qwen3({"qwen3-0.6b", Llama, 28, 1024, 16, 8, 3072, 151936, 0, true}),
+    qwen3({"qwen3-4b", Llama, 36, 2560, 32, 8, 9728, 151936, 0, true}),
+    qwen3({"qwen3-8b", Llama, 36, 4096, 32, 8, 12288, 151936, 0, false}),
+    qwen3({"qwen3-14b", Llama, 40, 5120, 40, 8, 17408, 151936, 0, false}),
+    qwen3({"qwen3-32b", Llama, 64, 5120, 64, 8, 25600, 151936, 0, false}),
+    qwen3({"qwen3-30b-a3b", Mixtral, 48, 2048, 32, 4, 768, 151936, 0, false, 0, 128, 8}),
+    gemma3(256, 512, {"gemma-3-1b", Llama, 26, 1152, 4, 1, 6912, 262144, 0, true}),
+    gemma3(256, 1024, {"gemma-3-4b", Llama, 34, 2560, 8, 4, 10240, 262208, 0, true}),
+    gemma3(256, 1024, {"gemma-3-12b", Llama, 48, 3840, 16, 8, 15360, 262208, 0, true}),
+    gemma3(128, 1024, {"gemma-3-27b", Llama, 62, 5376, 32, 16, 21504, 262208, 0, true}),
+    phi({"phi-3-mini", Llama, 32, 3072, 32, 32, 8192, 32064, 0, false}),
+    phi({"phi-4", Llama, 40, 5120, 40, 10, 17920, 100352, 0, false}),
+    phi({"phi-4-mini", Llama, 32, 3072, 24, 8, 8192, 200064, 0, true}, 96),
     {"mixtral-8x7b", Mixtral, 32, 4096, 32, 8, 14336, 32000, 0, false, 0, 8, 2},
     {"mixtral-8x22b", Mixtral, 56, 6144, 48, 8, 16384, 32768, 0, false, 0, 8, 2},
     {.name = "deepseek-v3",
