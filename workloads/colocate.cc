@@ -18,7 +18,6 @@
 #include "workloads/player.h"
 #include "workloads/programs/model_options.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
 namespace {

@@ -17,7 +17,7 @@
 #include "workloads/open_workload.h"
 #include "workloads/trace/event_names.h"
 #include "workloads/trace/live_blocks.h"
-#include "workloads/trace/recorded_traces.h"
+#include "workloads/trace/source.h"
 
 namespace allocmark {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "workloads/trace/generator_entry.h"
+#include "workloads/trace/generated_source.h"
 
 namespace allocmark {
 

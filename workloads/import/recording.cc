@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "workloads/trace/byte_stream.h"
 #include "workloads/trace/event_names.h"
-#include "workloads/trace/recorded_traces.h"
+#include "workloads/trace/source.h"
 #include "workloads/trace/trace_reader.h"
 
 namespace allocmark {

@@ -46,7 +46,7 @@ void fused_attention_backward(Tape& tape, Node& node, Backprop& b) {
     const bool heads_first = node.sizes[i == 2 ? 3 : 4 + i] == 1;
     b.out[i].layout = heads_first ? GradLayout::Heads : GradLayout::Tokens;
   }
-  const Tensor workspace = tape.allocate(node.sizes[2], TensorKind::Workspace);
+  const Tensor workspace = tape.scratch(node.sizes[2]);
 }
 
 // The memory-efficient kernel's: gradients, always with tokens first, the row sums of gradient
@@ -58,7 +58,7 @@ void efficient_attention_backward(Tape& tape, Node& node, Backprop& b) {
   Tensor sums = tape.gradient(node.sizes[2] * 4);
   Tensor delta = tape.gradient(node.sizes[2] * 4);
   drop({&sums, &product});
-  const Tensor workspace = tape.allocate(node.sizes[3], TensorKind::Workspace);
+  const Tensor workspace = tape.scratch(node.sizes[3]);
   delta.reset();
 }
 
@@ -137,20 +137,15 @@ Var bias_of_whole_steps(Tape& tape, Var bias, std::uint64_t columns) {
 // What scaled dot product attention takes in four bytes, which cuDNN does not run.
 static Var efficient_attention(Tape& tape, Var query, Var key, Var value,
                                const FusedAttentionShape& shape, std::uint64_t key_count) {
-  Node* node = tape.record(efficient_attention_backward, {&query, &key, &value});
   const std::uint64_t heads = shape.row_count / shape.query_rows;
   const std::uint64_t value_count = shape.value_count > 0 ? shape.value_count : key_count;
   const std::uint64_t out_count = shape.value_count > 0 ? shape.value_count : shape.query_count;
-  if (node != nullptr) {
-    node->sizes = {
-        shape.query_count * query.width,
-        key_count * query.width,
-        shape.row_count,
-        efficient_workspace_bytes(heads, shape.query_rows, shape.query_count / shape.row_count,
-                                  out_count / shape.row_count),
-        value_count * query.width,
-        out_count * query.width};
-  }
+  const std::uint64_t workspace_bytes = efficient_workspace_bytes(
+      heads, shape.query_rows, shape.query_count / shape.row_count, out_count / shape.row_count);
+  Node* node =
+      tape.record(efficient_attention_backward, {&query, &key, &value},
+                  {shape.query_count * query.width, key_count * query.width, shape.row_count,
+                   workspace_bytes, value_count * query.width, out_count * query.width});
   if (shape.bias) tape.save(node, 0, shape.bias);
   tape.save(node, 1, key.tensor);
   tape.save(node, 2, query.tensor);
@@ -172,20 +167,16 @@ Var fused_attention(Tape& tape, Var query, Var key, Var value, const FusedAttent
     return efficient_attention(tape, std::move(query), std::move(key), std::move(value), shape,
                                key_count);
   }
-  Node* node = tape.record(fused_attention_backward, {&query, &key, &value});
-  if (node != nullptr) {
-    // The workspace: the queries' gradient in four bytes, a row sum, and for grouped keys both of
-    // their gradients per query head.
-    const std::uint64_t query_bytes = shape.query_count * query.width;
-    node->sizes = {query_bytes,
-                   key_count * query.width,
-                   shape.query_count * 4 + shape.row_count * 4 + 256 +
-                       (shape.repeats > 1 ? 2 * query_bytes : 0),
-                   value.heads_first ? 1u : 0u,
-                   query.heads_first ? 1u : 0u,
-                   key.heads_first ? 1u : 0u,
-                   (shape.value_count > 0 ? shape.value_count : key_count) * query.width};
-  }
+  // The workspace: the queries' gradient in four bytes, a row sum, and for grouped keys both of
+  // their gradients per query head.
+  const std::uint64_t query_bytes = shape.query_count * query.width;
+  const std::uint64_t workspace_bytes =
+      shape.query_count * 4 + shape.row_count * 4 + 256 + (shape.repeats > 1 ? 2 * query_bytes : 0);
+  Node* node = tape.record(
+      fused_attention_backward, {&query, &key, &value},
+      {query_bytes, key_count * query.width, workspace_bytes, value.heads_first ? 1u : 0u,
+       query.heads_first ? 1u : 0u, key.heads_first ? 1u : 0u,
+       (shape.value_count > 0 ? shape.value_count : key_count) * query.width});
   if (shape.bias) tape.save(node, 0, shape.bias);
   tape.save(node, 1, key.tensor);
   tape.save(node, 2, query.tensor);
@@ -295,8 +286,8 @@ Var split_heads(Tape& tape, Var input, bool viewable, bool copies) {
   return input;
 }
 
-std::array<Var, 3> split_three(Tape& tape, const Var& input, bool stacked) {
-  std::array<Var, 3> parts = {input, input, input};
+std::vector<Var> split_parts(Tape& tape, const Var& input, std::size_t count, bool stacked) {
+  std::vector<Var> parts(count, input);
   Node* whole = tape.record(
       [](Tape& t, Node& n, Backprop& b) {
         Tensor stack;
@@ -310,13 +301,13 @@ std::array<Var, 3> split_three(Tape& tape, const Var& input, bool stacked) {
   Var joint = input;
   tape.attach(whole, &joint);
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    // A part's gradient waits at the whole until all three can be joined.
+    // A part's gradient waits at the whole until all can be joined.
     Node* node = tape.record(
         [](Tape& t, Node& n, Backprop& b) {
           t.node(n.edges[0]).saved[n.sizes[0]] = std::move(b.gradient.tensor);
         },
         {&joint}, {i});
-    parts[i].count = input.count / 3;
+    parts[i].count = input.count / count;
     tape.attach(node, &parts[i]);
   }
   return parts;
@@ -357,11 +348,10 @@ Var concatenate(Tape& tape, Var fresh, std::uint64_t count, std::uint64_t width)
         b.out[0].is_view = true;
       },
       {&fresh}, {width == fresh.width ? 0 : fresh.size_bytes()});
-  Var out;
-  out.count = count;
-  out.width = width;
-  out.heads_first = true;
-  out.tensor = tape.allocate(out.size_bytes(), TensorKind::KvCache);
+  Var out{.tensor = tape.allocate(count * width, TensorKind::KvCache),
+          .count = count,
+          .width = width,
+          .heads_first = true};
   tape.attach(node, &out);
   fresh.drop();
   return out;

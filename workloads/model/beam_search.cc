@@ -2,9 +2,8 @@
 
 #include <utility>
 
+#include "workloads/model/functions.h"
 #include "workloads/model/prompt.h"
-#include "workloads/model/stopping.h"
-#include "workloads/model/top_k.h"
 
 namespace allocmark {
 
@@ -37,28 +36,11 @@ void BeamSearch::begin(const BeamSizes& sizes) {
   tokens_ = make(all);
 }
 
-// Positions and mask of one more token.
-void BeamSearch::grow(std::uint64_t context) {
-  {
-    Tensor one = make(8);
-    Tensor last = make(rows() * 8);
-    one.reset();
-    Tensor next = make(rows() * 8);
-    last.reset();
-    Tensor longer = make(rows() * (context + 1) * 8);
-    positions_before_ = std::exchange(positions_, std::move(longer));
-    next.reset();
-  }
-  Tensor one = make(rows() * 8);
-  Tensor longer = make(rows() * (context + 1) * 8);
-  one.reset();
-  if (is_prompt_) prompt_mask_ = mask_;
-  mask_ = std::move(longer);
-}
-
 void BeamSearch::choose(Var logits, std::uint64_t context) {
   if (is_prompt_) tokens_.reset();
-  grow(context);
+  Tensor longer = grow_inputs(tape_, rows(), context, &positions_, &positions_before_);
+  if (is_prompt_) prompt_mask_ = mask_;
+  mask_ = std::move(longer);
   if (is_prompt_) prompt_positions_ = std::move(positions_before_);
   is_prompt_ = false;
   exact_ = make(logits.count * 4);
@@ -66,7 +48,7 @@ void BeamSearch::choose(Var logits, std::uint64_t context) {
   logits.drop();
   shares_ = make(logits.count * 4);
   continue_best();
-  test_end();
+  hits_ = test_answers(tape_, 2 * rows());
   keep_running();
   merge_finished();
   beam_order_ = beam_indexes_;
@@ -88,8 +70,6 @@ void BeamSearch::continue_best() {
   best_sequences_ = std::move(sequences);
   best_indexes_ = std::move(indexes);
 }
-
-void BeamSearch::test_end() { hits_ = test_answers(*tape_, 2 * rows()); }
 
 // _get_running_beams_for_next_iteration.
 void BeamSearch::keep_running() {
@@ -116,22 +96,17 @@ void BeamSearch::merge_finished() {
   Tensor scores = make(kept * 4);
   Tensor full = make(sizes_.batch);
   full = make(sizes_.batch);
-  const auto lower = [&](std::uint64_t count, std::uint64_t first_bytes, std::uint64_t then_bytes) {
-    Tensor flags = make(first_bytes);
-    Tensor numbers;
-    if (then_bytes > 0) {
-      numbers = make(then_bytes);
-      flags.reset();
-    }
-    Tensor product = make(count * 4);
-    product.reset();
-  };
   {
     Tensor numbers = make(sizes_.batch * 4);
     Tensor product = make(sizes_.batch * 4);
     numbers.reset();
   }
-  lower(sizes_.batch, sizes_.batch, sizes_.batch * 4);
+  {
+    Tensor flags = make(sizes_.batch);
+    const Tensor numbers = make(sizes_.batch * 4);
+    flags.reset();
+    const Tensor product = make(sizes_.batch * 4);
+  }
   {
     Tensor running = make(kept);
     Tensor product = make(kept * 4);

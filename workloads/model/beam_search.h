@@ -35,16 +35,12 @@ class BeamSearch {
   [[nodiscard]] const Tensor& tokens() const { return tokens_; }  // this pass's input ids
 
  private:
-  [[nodiscard]] Tensor make(std::uint64_t size_bytes) {
-    return tape_->allocate(size_bytes, TensorKind::Activation);
-  }
+  [[nodiscard]] Tensor make(std::uint64_t size_bytes) { return tape_->activation(size_bytes); }
   [[nodiscard]] std::uint64_t rows() const { return sizes_.batch * sizes_.beams; }
   [[nodiscard]] std::uint64_t new_tokens() const { return sizes_.length_max - sizes_.length; }
   // torch.take_along_dim: `count` elements of `width` bytes, by an index as large.
   [[nodiscard]] Tensor gather(std::uint64_t count, std::uint64_t width);
-  void grow(std::uint64_t context);
   void continue_best();
-  void test_end();
   void keep_running();
   void merge_finished();
   void test_improvement();

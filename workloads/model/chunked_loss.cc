@@ -38,7 +38,7 @@ Var Transformer::chunked_loss(Var hidden) {
   }
   labels.reset();
   whole.drop();
-  return divide_scalar(tape_, std::move(total));
+  return multiply_scalar(tape_, std::move(total));
 }
 
 }  // namespace allocmark

@@ -29,8 +29,6 @@ void collective_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = exchanged(tape, node.sizes[0], node.sizes[1], node.sizes[3] == 1);
 }
 
-void identity_backward(Tape&, Node&, Backprop& b) { b.out[0] = std::move(b.gradient); }
-
 struct Exchange {
   BackwardFunction backward = nullptr;
   std::uint64_t count = 0;  // elements of the result
@@ -44,9 +42,7 @@ Var exchange(Tape& tape, Var input, const Exchange& kind) {
       tape.record(kind.backward, {&input},
                   {input.size_bytes(), std::max(input.size_bytes(), kind.count * input.width),
                    kind.in_place_back ? 1u : 0u, kind.copies_whole ? 1u : 0u});
-  Var out;
-  out.count = kind.count;
-  out.width = input.width;
+  Var out{.tensor = {}, .count = kind.count, .width = input.width};
   const std::uint64_t whole = std::max(input.size_bytes(), out.size_bytes());
   out.tensor =
       kind.allocates ? exchanged(tape, out.size_bytes(), whole, kind.copies_whole) : input.tensor;
@@ -75,7 +71,7 @@ Var sum_over_ranks(Tape& tape, Var input, const CollectiveGroup& group) {
   if (group.ranks == 1) return input;
   const std::uint64_t count = input.count;
   return exchange(tape, std::move(input),
-                  {.backward = identity_backward, .count = count, .allocates = !group.in_place});
+                  {.backward = pass_on, .count = count, .allocates = !group.in_place});
 }
 
 Var gather_tokens(Tape& tape, Var input, const CollectiveGroup& group) {
@@ -90,7 +86,7 @@ Var gather_columns(Tape& tape, Var input, const CollectiveGroup& group) {
   if (group.ranks == 1) return input;
   const std::uint64_t count = input.count * group.ranks;
   return exchange(tape, std::move(input),
-                  {.backward = new_gradient, .count = count, .copies_whole = group.copies_whole});
+                  {.backward = new_gradients, .count = count, .copies_whole = group.copies_whole});
 }
 
 Var reduce_scatter_tokens(Tape& tape, Var input, const CollectiveGroup& group) {

@@ -53,15 +53,12 @@ CompiledGpt2::CompiledGpt2(const TransformerSetup& setup, Tape* tape,
       blocks_(setup.model.layer_count) {}
 
 void CompiledGpt2::time_kernel(std::uint64_t changed_bytes) {
-  const auto copy = [&] {
-    if (changed_bytes > 0) {
-      static_cast<void>(tape_->allocate(changed_bytes, TensorKind::Workspace));
-    }
-  };
   for (int i = 0; i < kVariants && times_kernels_; ++i) {
-    copy();
-    const Tensor cold = tape_->allocate(kColdCacheBytes, TensorKind::Workspace);
-    for (std::uint64_t run = 0; run < kEstimateRuns + kRunsMax; ++run) copy();
+    tape_->take_scratch(changed_bytes);
+    const Tensor cold = tape_->scratch(kColdCacheBytes);
+    for (std::uint64_t run = 0; run < kEstimateRuns + kRunsMax; ++run) {
+      tape_->take_scratch(changed_bytes);
+    }
   }
 }
 
@@ -71,7 +68,7 @@ void CompiledGpt2::time_padding() {
   const std::uint64_t operations = 2 * tokens_ * vocabulary_ * hidden_;
   const auto time = [&](std::uint64_t operations_per_ms, auto product) {
     product();
-    const Tensor cold = tape_->allocate(kColdCacheBytes, TensorKind::Workspace);
+    const Tensor cold = tape_->scratch(kColdCacheBytes);
     const std::uint64_t runs =
         kEstimateRuns + std::min(kRunsMax, kTimedMs * operations_per_ms / operations);
     for (std::uint64_t run = 0; run < runs; ++run) product();
@@ -149,7 +146,7 @@ void CompiledGpt2::attend(Block& own, bool is_first, bool is_last) {
   own.offset = make(1, 8);
   own.attention = rows(hidden_, 2);
   own.sums = rows(heads_, 4);
-  static_cast<void>(tape_->allocate(kAttentionBytes, TensorKind::Workspace));
+  tape_->take_scratch(kAttentionBytes);
   own.out_weight = make(hidden_ * hidden_, 2);
   if (!is_first) return;
   time_kernel();
@@ -253,8 +250,7 @@ void CompiledGpt2::attend_backward(Block& own, bool is_first) {
   own.out_weight.reset();
   for (Tensor* part : {&of_query_, &of_key_, &of_value_}) *part = rows(hidden_, 2);
   const std::uint64_t elements = tokens_ * hidden_;
-  static_cast<void>(tape_->allocate(elements * 4 + tokens_ * heads_ * 4 + kAttentionBytes,
-                                    TensorKind::Workspace));
+  tape_->take_scratch(elements * 4 + tokens_ * heads_ * 4 + kAttentionBytes);
   if (is_first) {
     drop({&of_attention, &own.seed, &own.offset, &own.sums, &own.qkv, &pairs_});
     return;

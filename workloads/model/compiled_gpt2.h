@@ -36,7 +36,7 @@ class CompiledGpt2 {
   };
 
   [[nodiscard]] Tensor make(std::uint64_t count, std::uint64_t width) {
-    return tape_->allocate(count * width, TensorKind::Activation);
+    return tape_->activation(count * width);
   }
   [[nodiscard]] Tensor rows(std::uint64_t columns, std::uint64_t width) {
     return make(tokens_ * columns, width);

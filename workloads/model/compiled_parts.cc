@@ -19,15 +19,8 @@ std::uint64_t product_width(const Tape& tape, const Var& input) {
 void compiled_norm_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = tape.gradient(node.sizes[0]);
   if (node.edges[1] == kNoEdge) return;
-  const Tensor parts = tape.allocate(divided_up(node.sizes[3], kRowsPerPart) * node.sizes[1] * 4,
-                                     TensorKind::Workspace);
+  const Tensor parts = tape.scratch(divided_up(node.sizes[3], kRowsPerPart) * node.sizes[1] * 4);
   b.out[1].tensor = tape.gradient(node.sizes[2]);
-}
-
-// sizes: bytes of the projection, of the norm's weight.
-void compiled_heads_backward(Tape& tape, Node& node, Backprop& b) {
-  b.out[0].tensor = tape.gradient(node.sizes[0]);
-  if (node.edges[1] != kNoEdge) b.out[1].tensor = tape.gradient(node.sizes[1]);
 }
 
 // sizes: bytes of the branch where it is narrower than the sum, else 0.
@@ -75,7 +68,7 @@ Var compiled_norm(Tape& tape, const Var& input, std::uint64_t rows, std::size_t 
 Var compiled_heads(Tape& tape, Var projected, const CompiledHeads& heads) {
   Var scale;
   if (heads.norm != kNoNorm) scale = tape.parameter(heads.norm);
-  Node* node = tape.record(compiled_heads_backward, {&projected, &scale},
+  Node* node = tape.record(new_gradients, {&projected, &scale},
                            {projected.size_bytes(), scale.size_bytes()});
   if (heads.norm != kNoNorm) {
     tape.save(node, 0, projected.tensor);
@@ -86,12 +79,10 @@ Var compiled_heads(Tape& tape, Var projected, const CompiledHeads& heads) {
 }
 
 Var compiled_add(Tape& tape, Var residual, Var branch) {
-  Node* node = tape.record(compiled_sum_backward, {&residual, &branch});
-  Var out = branch;
-  if (branch.width != residual.width) {
-    if (node != nullptr) node->sizes[0] = branch.size_bytes();
-    out = tape.make(residual.count, residual.width);
-  }
+  const bool widens = branch.width != residual.width;
+  Node* node =
+      tape.record(compiled_sum_backward, {&residual, &branch}, {widens ? branch.size_bytes() : 0});
+  Var out = widens ? tape.make(residual.count, residual.width) : branch;
   tape.attach(node, &out);
   return out;
 }
@@ -115,12 +106,11 @@ Var compiled_embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_co
 
 Var compiled_loss(Tape& tape, Var input, std::size_t head, const CompiledLossSizes& sizes) {
   const Var weight = tape.cast_parameter(head);
-  Node* node = tape.record(compiled_loss_backward, {&input, &weight});
-  const Var logits = tape.make(sizes.rows * sizes.words, input.width);
+  const std::uint64_t logit_count = sizes.rows * sizes.words;
+  Node* node = tape.record(compiled_loss_backward, {&input, &weight},
+                           {logit_count * input.width, weight.size_bytes(), input.size_bytes()});
+  const Var logits = tape.make(logit_count, input.width);
   tape.use_cublas(false);
-  if (node != nullptr) {
-    node->sizes = {logits.size_bytes(), weight.size_bytes(), input.size_bytes()};
-  }
   const Var labels = tape.make(sizes.label_count, 8);
   const Var largest = tape.make(sizes.rows, 4);
   const Var sums = tape.make(sizes.rows, 4);

@@ -108,13 +108,12 @@ Var Transformer::joined(const Var& left, const Var& right) {
 // Keys of all heads: what each has of its own, and the rotated part that they share.
 Var Transformer::filled_keys(const Var& own, const Var& turned) {
   const std::uint64_t heads = setup_.model.head_count;
-  Node* node = tape_.record(filled_backward, {&own, &turned});
-  Var out = tape_.result(node, own.count + turned.count * heads, own.width);
+  const std::uint64_t count = own.count + turned.count * heads;
+  Node* node = tape_.record(filled_backward, {&own, &turned},
+                            {count * own.width, own.size_bytes(), turned.count * heads * own.width,
+                             turned.size_bytes(), turned.count * heads * turned.width});
+  Var out = tape_.result(node, count, own.width);
   out.heads_first = true;
-  if (node != nullptr) {
-    node->sizes = {out.size_bytes(), own.size_bytes(), turned.count * heads * own.width,
-                   turned.count * turned.width, turned.count * heads * turned.width};
-  }
   return out;
 }
 

@@ -49,19 +49,15 @@ void gate_backward(Tape& tape, Node& node, Backprop& b) {
   sum_to_rows(node, b);
 }
 
-void set_sizes(Node* node, const Var& out, const Var& rows) {
-  if (node == nullptr) return;
-  node->sizes = {out.size_bytes(), rows.count * out.width, rows.size_bytes(), rows.count};
-}
-
 Var with_rows(Tape& tape, Var values, const Var& rows, BackwardFunction backward) {
-  Node* node = tape.record(backward, {&values, &rows});
+  const std::uint64_t width = std::max(values.width, rows.width);
+  Node* node =
+      tape.record(backward, {&values, &rows},
+                  {values.count * width, rows.count * width, rows.size_bytes(), rows.count});
   const bool is_product = backward != add_rows_backward;
   if (is_product && rows.edge != kNoEdge) tape.save(node, 1, values.tensor);
   if (is_product && values.edge != kNoEdge) tape.save(node, 0, rows.tensor);
-  Var out = tape.make(values.count, std::max(values.width, rows.width));
-  set_sizes(node, out, rows);
-  tape.attach(node, &out);
+  Var out = tape.result(node, values.count, width);
   values.drop();
   return out;
 }
@@ -102,8 +98,7 @@ void Transformer::make_dit_parameters() {
     own.up = add_weight_and_bias(h, model.ffn);
     own.down = add_weight_and_bias(model.ffn, h);
     own.modulation = add_weight_and_bias(h, 6 * h);
-    layers_.push_back(own);
-    layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
+    end_layer_parameters(own, first);
   }
   final_norm_ = add_weight_and_bias(h, 2 * h);
   head_ = add_weight_and_bias(h, model.patch * model.patch * 2 * kChannels);
@@ -165,8 +160,8 @@ Var Transformer::dit_layer(const LayerWeights& own, Var values) {
   };
   {
     Var input = modulated(tape_, plain_norm(tape_, values, rows), parts[0], parts[1]);
-    std::array<Var, 3> apart =
-        split_three(tape_, linear(tape_, input, rows, with_bias(own.query)), true);
+    std::vector<Var> apart =
+        split_parts(tape_, linear(tape_, input, rows, with_bias(own.query)), 3, true);
     Var query = heads(std::move(apart[0]));
     Var key = heads(std::move(apart[1]));
     Var value = heads(std::move(apart[2]));

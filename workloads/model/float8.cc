@@ -1,5 +1,4 @@
-#include "workloads/model/float8.h"
-
+// Products in float8 (functions.h).
 #include "workloads/model/functions.h"
 
 namespace allocmark {
@@ -11,12 +10,8 @@ struct Narrowed {
 
 // The largest magnitude decides the scale; values are divided by it, cut and cast.
 Narrowed narrowed(Tape& tape, std::uint64_t count, std::uint64_t width) {
-  const auto values_of = [&](std::uint64_t bytes) {
-    return tape.allocate(count * bytes, TensorKind::Activation);
-  };
-  const auto number = [&](std::uint64_t bytes) {
-    return tape.allocate(bytes, TensorKind::Activation);
-  };
+  const auto values_of = [&](std::uint64_t bytes) { return tape.activation(count * bytes); };
+  const auto number = [&](std::uint64_t bytes) { return tape.activation(bytes); };
   Narrowed out;
   Tensor largest;
   {
@@ -44,9 +39,7 @@ void float8_backward(Tape& tape, Node& node, Backprop& b) {
   }
   const Narrowed gradient = narrowed(tape, result, width);
   // The second factor of a product is copied, so that its columns lie one after the other.
-  const auto turned = [&](std::uint64_t count) {
-    return tape.allocate(count, TensorKind::Workspace);
-  };
+  const auto turned = [&](std::uint64_t count) { return tape.scratch(count); };
   {
     const Tensor copy = turned(weight);
     b.out[0] = {.tensor = tape.gradient(input * width), .is_view = true};
@@ -65,15 +58,13 @@ void float8_backward(Tape& tape, Node& node, Backprop& b) {
 Var float8_linear(Tape& tape, Var input, std::uint64_t rows, std::size_t index) {
   const Var weight = tape.parameter(index);
   const std::uint64_t columns = weight.count / (input.count / rows);
-  Node* node = tape.record(float8_backward, {&input, &weight});
+  Node* node = tape.record(float8_backward, {&input, &weight},
+                           {input.count, weight.count, rows * columns, input.width, rows});
   Narrowed narrow_input = narrowed(tape, input.count, input.width);
   Narrowed narrow_weight = narrowed(tape, weight.count, weight.width);
   Var out = tape.result(node, rows * columns, input.width);
   tape.use_cublas(true);
   tape.product(rows, weight.count, 1);
-  if (node != nullptr) {
-    node->sizes = {input.count, weight.count, out.count, input.width, rows};
-  }
   tape.save(node, 0, narrow_input.values);
   tape.save(node, 1, narrow_input.scale);
   tape.save(node, 2, narrow_weight.values);

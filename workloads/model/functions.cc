@@ -13,9 +13,6 @@ void one_gradient(Tape& tape, Node& node, Backprop& b) {
   b.out[0].layout = b.gradient.layout;
 }
 
-// The gradient itself.
-void pass_on(Tape&, Node&, Backprop& b) { b.out[0] = b.gradient; }
-
 // A result that lies in memory as `input` does.
 Var result_like(Tape& tape, const Node* node, const Var& input, std::uint64_t count,
                 std::uint64_t width) {
@@ -85,12 +82,6 @@ void rotate_half_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0].layout = b.out[1].layout = GradLayout::Heads;
 }
 
-void layer_norm_backward(Tape& tape, Node& node, Backprop& b) {
-  b.out[0].tensor = tape.gradient(node.sizes[0]);
-  if (node.edges[1] != kNoEdge) b.out[1].tensor = tape.gradient(node.sizes[1]);
-  if (node.edges[2] != kNoEdge) b.out[2].tensor = tape.gradient(node.sizes[1]);
-}
-
 // sizes: bytes of the input, of the result.
 void softmax_backward(Tape& tape, Node& node, Backprop& b) {
   one_gradient(tape, node, b);
@@ -145,10 +136,6 @@ Var multiply_scalar(Tape& tape, Var input) {
   return elementwise(tape, std::move(input), one_gradient, 0);
 }
 
-Var divide_scalar(Tape& tape, Var input) {
-  return elementwise(tape, std::move(input), one_gradient, 0);
-}
-
 Var power(Tape& tape, Var input) { return elementwise(tape, std::move(input), power_backward, 1); }
 
 Var rsqrt(Tape& tape, Var input) { return elementwise(tape, std::move(input), rsqrt_backward, 2); }
@@ -198,8 +185,8 @@ Var layer_norm(Tape& tape, Var input, std::uint64_t rows, std::size_t weight, st
     scale = cast(tape, std::move(scale), 4);
     input = cast(tape, std::move(input), 4);
   }
-  Node* node = tape.record(layer_norm_backward, {&input, &scale, &shift},
-                           {input.size_bytes(), scale.size_bytes()});
+  Node* node = tape.record(new_gradients, {&input, &scale, &shift},
+                           {input.size_bytes(), scale.size_bytes(), scale.size_bytes()});
   tape.save(node, 0, input.tensor);
   if (widens) {
     tape.save(node, 3, scale.tensor);

@@ -3,8 +3,9 @@
 // moving one in is Python's temporary, copying one in is a variable that lives on.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "workloads/model/tape.h"
 
@@ -19,9 +20,8 @@ void narrow(Tape& tape, std::initializer_list<Var*> inputs);
 // Likewise. `is_row`: the smaller one is a row of weights that was computed, so that its gradient
 // is a sum over rows, as a parameter's.
 [[nodiscard]] Var multiply(Tape& tape, Var left, Var right, bool is_row = false);
-[[nodiscard]] Var multiply_scalar(Tape& tape, Var input);
-[[nodiscard]] Var divide_scalar(Tape& tape, Var input);
-[[nodiscard]] Var power(Tape& tape, Var input);  // by a constant exponent
+[[nodiscard]] Var multiply_scalar(Tape& tape, Var input);  // or divide
+[[nodiscard]] Var power(Tape& tape, Var input);            // by a constant exponent
 [[nodiscard]] Var rsqrt(Tape& tape, Var input);
 // Saves its input (relu-like, silu, fused gelu) or its result (tanh); one gradient tensor.
 [[nodiscard]] Var activation_of_input(Tape& tape, Var input);
@@ -79,6 +79,31 @@ struct PutSizes {
 // then sorted with their places.
 void put_accumulated(Tape& tape, const PutSizes& sizes);
 
+// torch.topk: its results, and the buffers of rows that several blocks share
+// (ATen/native/cuda/TensorTopK.cu).
+struct TopKSizes {
+  std::uint64_t slices = 1;   // rows
+  std::uint64_t columns = 1;  // numbers of four bytes in each
+  std::uint64_t count = 1;    // of the largest in each
+};
+
+struct TopK {
+  Tensor values, indexes;
+};
+
+[[nodiscard]] TopK top_k(Tape& tape, const TopKSizes& sizes);
+
+// The mean of the hidden states of what is no padding, normalized: what an embedding service makes
+// of an encoder's output.
+struct PoolingSizes {
+  std::uint64_t batch = 1;
+  std::uint64_t length = 1;  // tokens of each text, padded
+  std::uint64_t hidden = 1;
+};
+
+// The embeddings; `states` are let go.
+[[nodiscard]] Var mean_pooling(Tape& tape, Var states, const PoolingSizes& sizes);
+
 // How a frozen weight is kept (quantized.h).
 enum class WeightBits : std::uint8_t { Whole, Nf4, Int8, Int4 };
 
@@ -89,9 +114,16 @@ struct LinearWeights {
   std::size_t bias = kNoBias;
   bool conv1d = false;  // GPT-2's own layer: autocast casts its arguments in another order
   WeightBits bits = WeightBits::Whole;
-  bool float8 = false;  // input and weight are cast for the product (float8.h)
+  bool float8 = false;  // input and weight are cast for the product (float8_linear)
 };
 [[nodiscard]] Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weights);
+
+// Products in float8 with a scale per tensor, found anew for every product, as programs write them
+// with torch._scaled_mm. Forward and backward run in eight bits; what a product saves has eight
+// bits, too. They are made of tiles of so many rows and columns.
+inline constexpr std::uint64_t kFloat8Tile = 16;
+// Of `rows` tokens with a weight that needs a gradient.
+[[nodiscard]] Var float8_linear(Tape& tape, Var input, std::uint64_t rows, std::size_t weight);
 
 // Of rows that are not contiguous: they are copied first, and the bias is added in place.
 [[nodiscard]] Var linear_of_copy(Tape& tape, Var input, std::uint64_t rows,
@@ -151,10 +183,11 @@ struct FusedAttentionShape {
 [[nodiscard]] Var split_heads(Tape& tape, Var input, bool viewable, bool copies = true);
 // The same of a single head, which is in place whatever comes first.
 [[nodiscard]] Var one_head(Tape& tape, Var input);
-// Three views of a joint projection; their gradients are joined again.
+// Views of a joint projection, eight at most; their gradients are joined again.
 // `stacked`: the parts lie apart (unbind), so that their gradients are stacked, and then copied to
 // where the projection had them.
-[[nodiscard]] std::array<Var, 3> split_three(Tape& tape, const Var& input, bool stacked = false);
+[[nodiscard]] std::vector<Var> split_parts(Tape& tape, const Var& input, std::size_t count,
+                                           bool stacked = false);
 // A part as a view (x[..., a:b]): its gradient is put into zeros of the whole, which lie in the
 // order `layout`. The whole itself where it has no more elements: its gradient stays as it is.
 [[nodiscard]] Var slice(Tape& tape, const Var& whole, std::uint64_t count,

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "workloads/model/prompt.h"
-#include "workloads/model/stopping.h"
 
 namespace allocmark {
 
@@ -31,19 +30,7 @@ void Generation::begin(std::uint64_t batch, std::uint64_t length, std::uint64_t 
 
 // Positions and mask of one more token.
 void Generation::grow(std::uint64_t context) {
-  {
-    Tensor one = make(8);
-    Tensor last = make(batch_ * 8);
-    one.reset();
-    Tensor next = make(batch_ * 8);
-    last.reset();
-    Tensor longer = make(batch_ * (context + 1) * 8);
-    positions_before_ = std::exchange(positions_, std::move(longer));
-    next.reset();
-  }
-  Tensor one = make(batch_ * 8);
-  Tensor longer = make(batch_ * (context + 1) * 8);
-  one.reset();
+  Tensor longer = grow_inputs(tape_, batch_, context, &positions_, &positions_before_);
   mask_before_ = std::exchange(mask_, std::move(longer));
   // The prompt's positions stay; later ones go here, and the mask with the last input.
   if (is_prompt_) {
@@ -54,7 +41,7 @@ void Generation::grow(std::uint64_t context) {
 }
 
 void Generation::test_end() {
-  Tensor either = test_answers(*tape_, batch_);
+  Tensor either = test_answers(tape_, batch_);
   Tensor inverse = make(batch_);
   either.reset();
   Tensor unfinished = make(batch_ * 8);

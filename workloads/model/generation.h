@@ -36,9 +36,7 @@ class Generation {
   [[nodiscard]] Tensor images() const { return is_prompt_ ? given_images_ : Tensor(); }
 
  private:
-  [[nodiscard]] Tensor make(std::uint64_t size_bytes) {
-    return tape_->allocate(size_bytes, TensorKind::Activation);
-  }
+  [[nodiscard]] Tensor make(std::uint64_t size_bytes) { return tape_->activation(size_bytes); }
   void grow(std::uint64_t context);
   void test_end();
   void add_scores(std::uint64_t count);

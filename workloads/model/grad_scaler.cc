@@ -5,9 +5,7 @@
 namespace allocmark {
 namespace {
 
-Tensor number(Tape& tape, std::uint64_t size_bytes = 4) {
-  return tape.allocate(size_bytes, TensorKind::Workspace);
-}
+Tensor number(Tape& tape, std::uint64_t size_bytes = 4) { return tape.scratch(size_bytes); }
 
 }  // namespace
 

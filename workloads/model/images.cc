@@ -25,8 +25,8 @@ Tensor summed_pixels(Tape& tape, std::uint64_t pixels, std::uint64_t channels,
       std::max(std::min(divided_up(target, channels), divided_up(per_thread, 16)),
                divided_up(per_thread, 256));
   if (blocks > 1) {
-    const Tensor buffer = tape.allocate(4 * channels * blocks, TensorKind::Workspace);
-    const Tensor counters = tape.allocate(4 * channels, TensorKind::Workspace);
+    const Tensor buffer = tape.scratch(4 * channels * blocks);
+    const Tensor counters = tape.scratch(4 * channels);
   }
   return sum;
 }
@@ -41,12 +41,12 @@ void convolve_backward(Tape& tape, Node& node, Backprop& b) {
   if (node.edges[0] != kNoEdge) {
     b.out[0].tensor = tape.gradient(node.sizes[0]);
     const Tensor gradient = contiguous();
-    take_workspace(tape, node.sizes[3]);
+    tape.take_scratch(node.sizes[3]);
   }
   {
     const Tensor gradient = contiguous();
     b.out[1].tensor = tape.gradient(node.sizes[1]);
-    take_workspace(tape, node.sizes[4]);
+    tape.take_scratch(node.sizes[4]);
   }
   b.out[2].tensor =
       summed_pixels(tape, node.sizes[5], node.sizes[6], node.sizes[2] / node.sizes[5]);
@@ -61,9 +61,7 @@ void group_norm_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = tape.gradient(node.sizes[0] * node.sizes[1]);
   b.out[1].tensor = tape.gradient(node.sizes[2]);
   b.out[2].tensor = tape.gradient(node.sizes[2]);
-  const auto sums = [&](std::size_t of) {
-    return tape.allocate(node.sizes[of] * 4, TensorKind::Workspace);
-  };
+  const auto sums = [&](std::size_t of) { return tape.scratch(node.sizes[of] * 4); };
   const Tensor scales = sums(3);
   const Tensor shifts = sums(3);
   Tensor second = sums(4);
@@ -89,20 +87,12 @@ ConvolutionType convolution_type(const Tape& tape, std::uint64_t width) {
   return tape.is_half() ? ConvolutionType::Float16 : ConvolutionType::Bfloat16;
 }
 
-void take_workspace(Tape& tape, std::uint64_t size_bytes) {
-  if (size_bytes > 0) static_cast<void>(tape.allocate(size_bytes, TensorKind::Workspace));
-}
-
 Var convolve(Tape& tape, Var input, const ImageShape& shape, const Convolution& what) {
   const Var bias = tape.cast_parameter(what.weight + 1);
   const Var weight = tape.cast_parameter(what.weight);
   Var original = input;
   narrow(tape, {&input});
   const std::uint64_t pixels = shape.pixels() / (what.step * what.step);
-  Node* node = tape.record(convolve_backward, {&input, &weight, &bias});
-  tape.save(node, 0, input.tensor);
-  tape.save(node, 1, weight.tensor);
-  Var out = tape.result(node, pixels * what.channels, input.width);
   const ConvolutionSizes sizes{.type = convolution_type(tape, input.width),
                                .kernel = what.kernel,
                                .step = what.step,
@@ -111,16 +101,15 @@ Var convolve(Tape& tape, Var input, const ImageShape& shape, const Convolution& 
                                .side_out = shape.side / what.step,
                                .channels_in = shape.channels,
                                .channels_out = what.channels};
-  take_workspace(tape, workspace_bytes(sizes, ConvolutionDirection::Forward));
-  if (node != nullptr) {
-    node->sizes = {input.size_bytes(),
-                   weight.size_bytes(),
-                   out.size_bytes(),
+  Node* node =
+      tape.record(convolve_backward, {&input, &weight, &bias},
+                  {input.size_bytes(), weight.size_bytes(), pixels * what.channels * input.width,
                    workspace_bytes(sizes, ConvolutionDirection::Input),
-                   workspace_bytes(sizes, ConvolutionDirection::Weight),
-                   pixels,
-                   what.channels};
-  }
+                   workspace_bytes(sizes, ConvolutionDirection::Weight), pixels, what.channels});
+  tape.save(node, 0, input.tensor);
+  tape.save(node, 1, weight.tensor);
+  Var out = tape.result(node, pixels * what.channels, input.width);
+  tape.take_scratch(workspace_bytes(sizes, ConvolutionDirection::Forward));
   return out;
 }
 
@@ -154,7 +143,7 @@ Var join_channels(Tape& tape, Var left, Var right) {
 Var grow_twice(Tape& tape, Var input) {
   Var original = input;
   if (tape.autocast()) input = cast(tape, std::move(input), 4);
-  Node* node = tape.record(new_gradient, {&input}, {input.size_bytes()});
+  Node* node = tape.record(new_gradients, {&input}, {input.size_bytes()});
   Var out = tape.result(node, input.count * 4, input.width);
   input.drop();
   return out;

@@ -26,8 +26,6 @@ struct Convolution {
 
 // Of elements of so many bytes.
 [[nodiscard]] ConvolutionType convolution_type(const Tape& tape, std::uint64_t width);
-// Takes a workspace and gives it back; none of 0 bytes.
-void take_workspace(Tape& tape, std::uint64_t size_bytes);
 // Conv2d with a bias, padded so that the side is divided by `step`.
 [[nodiscard]] Var convolve(Tape& tape, Var input, const ImageShape& shape, const Convolution& what);
 // GroupNorm; `weight`: its index, the bias is the next one. In four bytes under autocast.

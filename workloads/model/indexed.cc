@@ -35,9 +35,6 @@ bool is_added_at_once(std::uint64_t row_count, std::uint64_t piece_count, std::u
 // whether the indexes were expanded, bytes of a gradient that has to be copied first.
 void embedding_backward(Tape& tape, Node& node, Backprop& b) {
   const std::uint64_t count = node.sizes[1];
-  const auto scratch = [&tape](std::uint64_t size_bytes) {
-    return tape.allocate(size_bytes, TensorKind::Workspace);
-  };
   const auto look_back = [&tape](std::uint64_t items) {
     take_look_back(tape, divided_up(items, kSortTile), 16);
   };
@@ -46,35 +43,35 @@ void embedding_backward(Tape& tape, Node& node, Backprop& b) {
   // Up to 3072 indexes are added one by one; more are sorted, and equal ones summed in pieces of
   // ten rows before they meet.
   Tensor contiguous;  // of indexes that were expanded over the batch
-  if (node.sizes[4] == 1) contiguous = scratch(count * 8);
+  if (node.sizes[4] == 1) contiguous = tape.scratch(count * 8);
   if (count <= 3072) {
     b.out[0].tensor = tape.gradient(node.sizes[0]);
     return;
   }
-  const Tensor sorted = scratch(count * 8);
-  const Tensor original = scratch(count * 8);
+  const Tensor sorted = tape.scratch(count * 8);
+  const Tensor original = tape.scratch(count * 8);
   {
-    const Tensor range = scratch(count * 8);
-    const Tensor sorting = scratch(sort_scratch_bytes(count, kAllBitsPasses));
+    const Tensor range = tape.scratch(count * 8);
+    const Tensor sorting = tape.scratch(sort_scratch_bytes(count, kAllBitsPasses));
   }
   b.out[0].tensor = tape.gradient(node.sizes[0]);
-  const Tensor offsets = scratch(count * 8);
-  const Tensor segment_count = scratch(8);
+  const Tensor offsets = tape.scratch(count * 8);
+  const Tensor segment_count = tape.scratch(8);
   {
-    const Tensor range = scratch(count * 8);
+    const Tensor range = tape.scratch(count * 8);
     look_back(count);
   }
   const std::uint64_t segments_max = std::min(count, node.sizes[3]);
-  const Tensor pieces = scratch(segments_max * 8);
-  const Tensor piece_offsets = scratch(segments_max * 8);
+  const Tensor pieces = tape.scratch(segments_max * 8);
+  const Tensor piece_offsets = tape.scratch(segments_max * 8);
   look_back(segments_max);
-  const Tensor piece_count = scratch(8);
+  const Tensor piece_count = tape.scratch(8);
   const std::uint64_t pieces_max = count / 10 + segments_max;
-  const Tensor starts = scratch(pieces_max * 8);
+  const Tensor starts = tape.scratch(pieces_max * 8);
   const bool is_short = is_added_at_once(segments_max, pieces_max, node.sizes[2] / 4);
-  const Tensor sums = scratch(pieces_max * (is_short ? 8 : node.sizes[2]));
+  const Tensor sums = tape.scratch(pieces_max * (is_short ? 8 : node.sizes[2]));
   if (is_short && node.sizes[0] < node.sizes[2] * node.sizes[3]) {
-    static_cast<void>(scratch(node.sizes[2] * node.sizes[3]));
+    tape.take_scratch(node.sizes[2] * node.sizes[3]);
   }
 }
 
@@ -102,32 +99,28 @@ std::uint64_t radix_sort_bytes(const RadixSort& sort) {
 void take_sort_scratch(Tape& tape, std::uint64_t count) {
   constexpr std::uint64_t kOneBlockMax = 4096;
   if (count <= kOneBlockMax) return;
-  static_cast<void>(
-      tape.allocate(sort_scratch_bytes(count, kAllBitsPasses), TensorKind::Workspace));
+  tape.take_scratch(sort_scratch_bytes(count, kAllBitsPasses));
 }
 
 void put_accumulated(Tape& tape, const PutSizes& sizes) {
   const std::uint64_t index_count = sizes.index_count;
-  const auto scratch = [&tape](std::uint64_t size_bytes) {
-    return tape.allocate(size_bytes, TensorKind::Workspace);
-  };
-  Tensor wrapped = scratch(index_count * 8);
-  const Tensor joined = scratch(index_count * 8);
+  Tensor wrapped = tape.scratch(index_count * 8);
+  const Tensor joined = tape.scratch(index_count * 8);
   wrapped.reset();
   for (std::uint64_t i = 1; i < sizes.dimension_count; ++i) {
-    wrapped = scratch(index_count * 8);
-    const Tensor scaled = scratch(index_count * 8);
+    wrapped = tape.scratch(index_count * 8);
+    const Tensor scaled = tape.scratch(index_count * 8);
     wrapped.reset();
   }
-  const Tensor sorted = scratch(index_count * 8);
-  const Tensor original = scratch(index_count * 8);
-  const Tensor range = scratch(index_count * 8);
+  const Tensor sorted = tape.scratch(index_count * 8);
+  const Tensor original = tape.scratch(index_count * 8);
+  const Tensor range = tape.scratch(index_count * 8);
   // So few are sorted by one block of CUB, in its own memory; more by the bits that row numbers
   // have.
   constexpr std::uint64_t kOneBlockMax = 2304;
   const std::uint64_t bits = std::bit_width(std::max<std::uint64_t>(sizes.row_count, 2) - 1);
-  static_cast<void>(
-      scratch(index_count <= kOneBlockMax ? 1 : sort_scratch_bytes(index_count, (bits + 7) / 8)));
+  tape.take_scratch(index_count <= kOneBlockMax ? 1
+                                                : sort_scratch_bytes(index_count, (bits + 7) / 8));
 }
 
 }  // namespace allocmark

@@ -27,8 +27,8 @@ Var KvCache::append(Tape& tape, std::size_t layer, std::size_t half, const Var& 
       }
       counts_[layer] = tape.allocate(8, TensorKind::KvCache);
     }
-    Tensor range = tape.allocate(tokens * 8, TensorKind::Activation);
-    const Tensor places = tape.allocate(tokens * 8, TensorKind::Activation);
+    Tensor range = tape.activation(tokens * 8);
+    const Tensor places = tape.activation(tokens * 8);
     range.reset();
   }
   // The new rows are copied into place; what follows reads the cache's tensor.
@@ -46,12 +46,7 @@ void KvCache::keep_window(Tape& tape, std::size_t layer) {
 
 Var KvCache::held(std::size_t layer, std::size_t half, std::uint64_t count,
                   std::uint64_t width) const {
-  Var all;
-  all.tensor = layers_[layer][half];
-  all.count = count;
-  all.width = width;
-  all.heads_first = true;
-  return all;
+  return {.tensor = layers_[layer][half], .count = count, .width = width, .heads_first = true};
 }
 
 void KvCache::reorder(Tape& tape, std::size_t layer) {

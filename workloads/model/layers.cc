@@ -181,7 +181,7 @@ Var Transformer::gpt2_attention(const LayerWeights& own, std::size_t index, cons
                                 Var* weights) {
   const std::uint64_t rows = setup_.token_count();
   Var joint = adapted(into_parallel(input), projection(own.query), own.query_adapter);
-  std::array<Var, 3> parts = split_three(tape_, joint);
+  std::vector<Var> parts = split_parts(tape_, joint, 3);
   joint.drop();
   Var key = heads(std::move(parts[1]));
   Var value = heads(std::move(parts[2]));

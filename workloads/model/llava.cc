@@ -11,12 +11,6 @@ namespace {
 
 constexpr std::uint64_t kIndexBytes = 8;
 
-// Rows of images that were joined are views of the gradient.
-void joined_backward(Tape&, Node&, Backprop& b) {
-  b.out[0] = b.gradient;
-  b.out[0].is_view = true;
-}
-
 // A sum by CUB: four bytes for each of five blocks on each of eight places of 132 processors.
 constexpr std::uint64_t kSumBytes = divided_up(4 * 5 * 8 * 132, 256) * 256 + 255;
 
@@ -26,15 +20,12 @@ void scatter_backward(Tape& tape, Node& node, Backprop& b) {
   const std::uint64_t word_count = node.sizes[2];
   b.out[0].tensor = tape.gradient(node.sizes[0]);
   if (node.edges[1] == kNoEdge) return;
-  const auto scratch = [&](std::uint64_t size_bytes) {
-    return tape.allocate(size_bytes, TensorKind::Workspace);
-  };
   Tensor places;
   {
-    const Tensor mask = scratch(word_count);
-    const Tensor found = scratch(4);
-    static_cast<void>(scratch(kSumBytes));
-    places = scratch(node.sizes[3] * 3 * kIndexBytes);
+    const Tensor mask = tape.scratch(word_count);
+    const Tensor found = tape.scratch(4);
+    tape.take_scratch(kSumBytes);
+    places = tape.scratch(node.sizes[3] * 3 * kIndexBytes);
     // A choice of places has tiles of 4096.
     take_look_back(tape, divided_up(word_count, 4096), 8);
   }
@@ -97,7 +88,7 @@ Var Transformer::image_states() {
   Var pooled = activation_of_result(tape_, tower.vit_logits(last));
   const std::size_t end_unused = tape_.node_count();
   // The class token's rows are cut off; their gradient is zero.
-  Node* cut = tape_.record(new_gradient, {&chosen}, {chosen.size_bytes()});
+  Node* cut = tape_.record(new_gradients, {&chosen}, {chosen.size_bytes()});
   tape_.attach(cut, &chosen);
   chosen.count = setup_.batch * setup_.vision.patch_count() * setup_.vision.hidden;
   Var projected = project(std::move(chosen));
@@ -123,14 +114,14 @@ Var Transformer::with_images(Var words) {
   const std::uint64_t tokens = setup_.token_count();
   Var apart = image_states();
   // Each image's rows are views: their gradients are stacked.
-  Node* split = tape_.record(new_gradient, {&apart}, {apart.size_bytes()});
+  Node* split = tape_.record(new_gradients, {&apart}, {apart.size_bytes()});
   tape_.attach(split, &apart);
-  Node* joined = tape_.record(joined_backward, {&apart});
+  Node* joined = tape_.record(pass_on_view, {&apart});
   image_rows_ = tape_.make(apart.count, apart.width);
   tape_.attach(joined, &image_rows_);
   apart.drop();
   image_rows_ = cast(tape_, std::move(image_rows_), words.width);
-  image_mask_ = tape_.allocate(tokens, TensorKind::Activation);
+  image_mask_ = tape_.activation(tokens);
   {
     const Var sum = tape_.make(1, kIndexBytes);
     { const Var numbers = tape_.make(tokens, kIndexBytes); }

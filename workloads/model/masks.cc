@@ -15,6 +15,17 @@ Var make_range(Tape& tape, std::uint64_t count) {
   return tape.make(count, 8);
 }
 
+// What masks of all pairs are made over, one dimension each; gone in this order.
+struct PairIndexes {
+  PairIndexes(Tape& tape, std::uint64_t batch, std::uint64_t query_count, std::uint64_t key_count)
+      : batches(tape.make(batch, 8)),
+        heads(tape.make(1, 8)),
+        queries(make_range(tape, query_count)),
+        keys(make_range(tape, key_count)) {}
+  void drop() { allocmark::drop({&batches, &heads, &queries, &keys}); }
+  Var batches, heads, queries, keys;
+};
+
 }  // namespace
 
 // Are texts packed into sequences? Each token's text, told by positions that begin anew.
@@ -58,16 +69,13 @@ Var Transformer::make_causal_mask(bool detects_packing) {
 Var Transformer::make_packed_mask(Var packed) {
   const std::uint64_t rows = setup_.token_count();
   const std::uint64_t pairs = setup_.sequence * setup_.sequence;
-  Var batches = tape_.make(setup_.batch, 8);
-  Var heads = tape_.make(1, 8);
-  Var queries = make_range(tape_, setup_.sequence);
-  Var keys = make_range(tape_, setup_.sequence);
+  PairIndexes indexes(tape_, setup_.batch, setup_.sequence, setup_.sequence);
   Var one = tape_.make(1, 1);
   Var before = tape_.make(pairs, 1);
   before = tape_.make(pairs, 1);
   one.drop();
   const auto texts = [&] {
-    const Var indexes = tape_.make(rows, 8);
+    const Var places = tape_.make(rows, 8);
     Var columns;
     if (setup_.batch > 1) columns = tape_.make(rows, 8);
     return tape_.make(rows, 8);
@@ -77,22 +85,18 @@ Var Transformer::make_packed_mask(Var packed) {
   Var same = tape_.make(setup_.batch * pairs, 1);
   drop({&query_texts, &key_texts});
   Var mask = tape_.make(setup_.batch * pairs, 1);
-  drop({&same, &before, &batches, &heads, &queries, &keys, &packed});
+  drop({&same, &before});
+  indexes.drop();
+  packed.drop();
   return mask;
 }
 
 Var Transformer::make_mask(std::uint64_t query_count, std::uint64_t key_count) {
-  Var batches = tape_.make(setup_.batch, 8);
-  Var heads = tape_.make(1, 8);
-  Var queries = make_range(tape_, query_count);
-  Var keys = make_range(tape_, key_count);
+  PairIndexes indexes(tape_, setup_.batch, query_count, key_count);
   Var allowed = tape_.make(query_count * key_count, 1);
-  drop({&batches, &heads, &queries, &keys});
-  Var zero = tape_.make(1, setup_.wide_bytes);
-  Var lowest = tape_.make(1, setup_.wide_bytes);
-  Var mask = tape_.make(setup_.batch * query_count * key_count, setup_.wide_bytes);
-  drop({&lowest, &zero, &allowed});
-  return mask;
+  indexes.drop();
+  allowed.count *= setup_.batch;
+  return mask_numbers(std::move(allowed));
 }
 
 // Booleans of all pairs: no keys further back than the window, and none after the query.
@@ -113,27 +117,21 @@ Var Transformer::near_pairs() {
 
 // Of blocks with a window, where the caller gives no mask.
 Var Transformer::make_window_mask() {
-  Var batches = tape_.make(setup_.batch, 8);
-  Var heads = tape_.make(1, 8);
-  Var queries = make_range(tape_, setup_.sequence);
-  Var keys = make_range(tape_, setup_.key_count());
+  PairIndexes indexes(tape_, setup_.batch, setup_.sequence, setup_.key_count());
   Var mask = near_pairs();
   if (!setup_.fused_attention) {
     mask.count *= setup_.batch;
     mask = mask_numbers(std::move(mask));
   }
-  drop({&batches, &heads, &queries, &keys});
+  indexes.drop();
   return mask;
 }
 
 // A mask that allows all that exists is found out, and left to attention's own causal mode.
 void Transformer::check_given_mask() {
   const std::uint64_t count = setup_.batch * setup_.key_count();
-  Var allowed = tape_.make(count, 1);
-  Var zero = tape_.make(1, 8);
-  { const Var padding = tape_.make(count, 8); }
-  Var all = tape_.make(1, 1);
-  drop({&zero, &all, &allowed});
+  const Var allowed = tape_.make(count, 1);
+  check_all(count);
 }
 
 // fast_all(): is every one of `count` booleans true?
@@ -148,10 +146,7 @@ void Transformer::check_all(std::uint64_t count) {
 Var Transformer::make_padding_mask(const Tensor& allowed, std::uint64_t query_count,
                                    std::uint64_t key_count, KeysSeen seen) {
   const std::uint64_t pairs = seen == KeysSeen::All ? query_count : query_count * key_count;
-  Var batches = tape_.make(setup_.batch, 8);
-  Var heads = tape_.make(1, 8);
-  Var queries = make_range(tape_, query_count);
-  Var keys = make_range(tape_, key_count);
+  PairIndexes indexes(tape_, setup_.batch, query_count, key_count);
   Var one = tape_.make(1, 1);
   Var before = seen == KeysSeen::Near ? near_pairs() : tape_.make(pairs, 1);
   before = tape_.make(pairs, 1);
@@ -164,7 +159,7 @@ Var Transformer::make_padding_mask(const Tensor& allowed, std::uint64_t query_co
   Var mask = tape_.make(setup_.batch * query_count * key_count, 1);
   drop({&given, &before});
   if (allowed) padded_mask_.reset();
-  drop({&batches, &heads, &queries, &keys});
+  indexes.drop();
   return mask;
 }
 

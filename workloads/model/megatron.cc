@@ -58,7 +58,7 @@ void MegatronModel::make_parameters() {
 
 void MegatronModel::use_buffer(std::uint64_t size_bytes) {
   if (buffer_.size_bytes() >= size_bytes) return;
-  Tensor larger = tape_.allocate(size_bytes, TensorKind::Workspace);
+  Tensor larger = tape_.scratch(size_bytes);
   if (larger) buffer_ = std::move(larger);
 }
 

@@ -17,8 +17,7 @@ void norm_backward(Tape& tape, Node& node, Backprop& b) {
   const bool with_bias = node.edges[2] != kNoEdge;
   Tensor parts[2];
   for (std::size_t i = 0; i < (with_bias ? 2u : 1u); ++i) {
-    parts[i] = tape.allocate(kNormParts * node.sizes[1] / kMegatronElementBytes * 4,
-                             TensorKind::Workspace);
+    parts[i] = tape.scratch(kNormParts * node.sizes[1] / kMegatronElementBytes * 4);
   }
   b.out[1].tensor = tape.gradient(node.sizes[1]);
   if (with_bias) b.out[2].tensor = tape.gradient(node.sizes[1]);
@@ -56,12 +55,6 @@ void bias_dropout_add_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[2] = b.gradient;
 }
 
-// sizes: bytes of the input, of the bias.
-void activation_backward(Tape& tape, Node& node, Backprop& b) {
-  b.out[0].tensor = tape.gradient(node.sizes[0]);
-  if (node.edges[1] != kNoEdge) b.out[1].tensor = tape.gradient(node.sizes[1]);
-}
-
 // sizes: bytes of q, of k and of v each, of the joint projection, of the scores.
 void eager_core_backward(Tape& tape, Node& node, Backprop& b) {
   Tensor context;
@@ -86,9 +79,8 @@ void eager_core_backward(Tape& tape, Node& node, Backprop& b) {
 
 // sizes as above; the fourth: rows of the log sums.
 void flash_core_backward(Tape& tape, Node& node, Backprop& b) {
-  const Tensor sums = tape.allocate(node.sizes[3] * 4, TensorKind::Workspace);
-  const Tensor exact =
-      tape.allocate(node.sizes[0] / kMegatronElementBytes * 4, TensorKind::Workspace);
+  const Tensor sums = tape.scratch(node.sizes[3] * 4);
+  const Tensor exact = tape.scratch(node.sizes[0] / kMegatronElementBytes * 4);
   const Tensor query = tape.gradient(node.sizes[0]);
   const Tensor key = tape.gradient(node.sizes[1]);
   const Tensor value = tape.gradient(node.sizes[1]);
@@ -104,8 +96,8 @@ void rotated_backward(Tape& tape, Node& node, Backprop& b) {
 
 // The softmax in four bytes becomes the gradient in place, then is cast.
 void shared_loss_backward(Tape& tape, Node& node, Backprop& b) {
-  const Tensor range = tape.allocate(node.sizes[1] * 8, TensorKind::Workspace);
-  const Tensor update = tape.allocate(node.sizes[1] * 4, TensorKind::Workspace);
+  const Tensor range = tape.scratch(node.sizes[1] * 8);
+  const Tensor update = tape.scratch(node.sizes[1] * 4);
   b.out[0].tensor = tape.gradient(node.sizes[0]);
 }
 
@@ -138,16 +130,11 @@ Var MegatronModel::linear(Var input, const Linear& weights) {
     use_buffer(whole_bytes);
     tape_.communicate(whole_bytes, kGatherStream, RankGroup::Tensor);
   }
-  Node* node = tape_.record(megatron_linear_backward, {&input, &weight, &bias});
+  Node* node =
+      tape_.record(megatron_linear_backward, {&input, &weight, &bias},
+                   {input.size_bytes(), weight.size_bytes(), bias.size_bytes(), whole_bytes,
+                    weights.from_shared && ranks() > 1 ? 1u : 0u, rows * weight.count});
   const std::uint64_t columns = weight.count / (whole_bytes / kMegatronElementBytes / rows);
-  if (node != nullptr) {
-    node->sizes = {input.size_bytes(),
-                   weight.size_bytes(),
-                   bias.size_bytes(),
-                   whole_bytes,
-                   weights.from_shared && ranks() > 1 ? 1u : 0u,
-                   rows * weight.count};
-  }
   tape_.save(node, 0, input.tensor);
   Var out = tape_.make(rows * columns, kMegatronElementBytes);
   tape_.use_cublas(false);
@@ -172,7 +159,7 @@ Var MegatronModel::bias_dropout_add(Var input, std::size_t bias, Var residual) {
 Var MegatronModel::activation(Var input, std::size_t bias) {
   const Var shift = has_bias() ? tape_.parameter(bias) : Var();
   Node* node =
-      tape_.record(activation_backward, {&input, &shift}, {input.size_bytes(), shift.size_bytes()});
+      tape_.record(new_gradients, {&input, &shift}, {input.size_bytes(), shift.size_bytes()});
   tape_.save(node, 0, input.tensor);
   const bool gated = setup_.model.family == ModelFamily::Llama;
   return tape_.result(node, gated ? input.count / 2 : input.count, input.width);

@@ -29,11 +29,6 @@ void share_backward(Tape& tape, Node& node, Backprop& b) {
   if (node.sizes[1] < wide_bytes) b.reduced_bytes[1] = node.sizes[1];
 }
 
-void sum_backward(Tape&, Node&, Backprop& b) {
-  b.out[0] = b.gradient;
-  b.out[0].is_view = true;
-}
-
 // Rows were added where their tokens are: each takes its gradient back. sizes: bytes of the rows.
 void token_rows_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0] = b.gradient;
@@ -57,8 +52,8 @@ void gather_backward(Tape& tape, Node& node, Backprop& b) {
 
 // CUTLASS's problem descriptions, 60 bytes per expert, and its workspace, 512 per processor.
 void take_grouped_scratch(Tape& tape, std::uint64_t expert_count) {
-  const Tensor problems = tape.allocate(60 * expert_count, TensorKind::Workspace);
-  static_cast<void>(tape.allocate(132 * 512, TensorKind::Workspace));
+  const Tensor problems = tape.scratch(60 * expert_count);
+  tape.take_scratch(132 * 512);
 }
 
 // Both gradients of a grouped product are grouped products; the weight's has all experts.
@@ -70,37 +65,18 @@ void grouped_backward(Tape& tape, Node& node, Backprop& b) {
   }
 }
 
-// A half's gradient waits at the whole until both can be joined.
-void half_backward(Tape& tape, Node& node, Backprop& b) {
-  tape.node(node.edges[0]).saved[node.sizes[0]] = std::move(b.gradient.tensor);
-}
-
-std::array<Var, 2> halves(Tape& tape, const Var& input) {
-  Node* whole = tape.record(new_gradient, {&input}, {input.size_bytes()});
-  Var joint = input;
-  tape.attach(whole, &joint);
-  std::array<Var, 2> parts = {input, input};
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    Node* node = tape.record(half_backward, {&joint}, {i});
-    parts[i].count = input.count / 2;
-    tape.attach(node, &parts[i]);
-  }
-  return parts;
-}
-
 // Rows of `input` by index, `count` elements in all.
 Var gather(Tape& tape, Var input, const Tensor& index, std::uint64_t index_count,
            std::uint64_t count) {
-  Node* node = tape.record(gather_backward, {&input});
   const std::uint64_t row_count = index_count == 0 ? 0 : input.count / (count / index_count);
-  if (node != nullptr) node->sizes = {input.size_bytes(), index_count, row_count};
+  Node* node = tape.record(gather_backward, {&input}, {input.size_bytes(), index_count, row_count});
   tape.save(node, 0, index);
   return tape.result(node, count, input.width);
 }
 
 // Zeros where no expert of this rank is meant: in place, or a copy.
 Var masked(Tape& tape, Var input, const Tensor& mask, bool in_place) {
-  Node* node = tape.record(new_gradient, {&input}, {input.size_bytes()});
+  Node* node = tape.record(new_gradients, {&input}, {input.size_bytes()});
   Var out = in_place ? input : tape.make(input.count, input.width);
   tape.save(node, 0, mask);
   tape.attach(node, &out);
@@ -115,11 +91,9 @@ Var Transformer::mixtral_grouped(const Var& input, std::size_t weight, std::uint
   const std::uint64_t rows = setup_.token_count() * model.experts_per_token;
   const Var parameter = tape_.parameter(weight);
   Var rows_in = cast(tape_, input, parameter.width);
-  Node* node = tape_.record(grouped_backward, {&rows_in, &parameter});
   const std::uint64_t grouped_count = parameter.width < 4 ? setup_.own_expert_count() : 0;
-  if (node != nullptr) {
-    node->sizes = {rows_in.size_bytes(), parameter.size_bytes(), grouped_count};
-  }
+  Node* node = tape_.record(grouped_backward, {&rows_in, &parameter},
+                            {rows_in.size_bytes(), parameter.size_bytes(), grouped_count});
   tape_.save(node, 0, offsets);
   if (parameter.edge != kNoEdge) tape_.save(node, 1, rows_in.tensor);
   tape_.save_parameter(node);
@@ -152,7 +126,7 @@ Transformer::Routing Transformer::mixtral_route(const LayerWeights& own, const V
 Var Transformer::chosen_shares(const Var& all, Tensor* experts) {
   const std::uint64_t chosen = setup_.token_count() * setup_.model.experts_per_token;
   // Back come zeros with the chosen values' gradients put where they came from.
-  Node* node = tape_.record(new_gradient, {&all}, {all.size_bytes()});
+  Node* node = tape_.record(new_gradients, {&all}, {all.size_bytes()});
   Var shares = tape_.result(node, chosen, all.width);
   if (!*experts) *experts = tape_.make(chosen, 8).tensor;
   tape_.save(node, 0, *experts);
@@ -163,13 +137,13 @@ void Transformer::divide_by_sum(Var* shares, bool has_epsilon) {
   const std::uint64_t rows = setup_.token_count();
   const bool is_wide = tape_.autocast() && shares->width < 4;  // autocast sums in four bytes
   Node* summed =
-      tape_.record(is_wide ? new_gradient : sum_backward, {shares}, {shares->size_bytes()});
+      tape_.record(is_wide ? new_gradients : pass_on_view, {shares}, {shares->size_bytes()});
   Var sum = tape_.result(summed, rows, is_wide ? 4 : shares->width);
   if (has_epsilon) sum = add_scalar(tape_, std::move(sum));
   // Dividing in place keeps a copy of what was divided.
-  Node* divided = tape_.record(share_backward, {shares, &sum});
+  Node* divided = tape_.record(share_backward, {shares, &sum},
+                               {shares->size_bytes(), sum.size_bytes(), shares->count * sum.width});
   if (divided != nullptr) {
-    divided->sizes = {shares->size_bytes(), sum.size_bytes(), shares->count * sum.width};
     tape_.save(divided, 0, sum.tensor);
     tape_.save(divided, 1, tape_.make(shares->count, shares->width).tensor);
     tape_.attach(divided, shares);
@@ -267,12 +241,12 @@ Var Transformer::mixtral_expert_linear(Var input, std::size_t weight, std::uint6
 // Which tokens an expert has: places and tokens in one tensor.
 Tensor Transformer::mixtral_find_tokens(std::uint64_t count) {
   const std::uint64_t pairs = setup_.token_count() * setup_.model.experts_per_token;
-  static_cast<void>(tape_.allocate(1, TensorKind::Workspace));
+  tape_.take_scratch(1);
   const Var mask = tape_.make(pairs, 8);
   const Var found = tape_.make(1, 4);
-  static_cast<void>(tape_.allocate(1, TensorKind::Workspace));
-  Tensor places = tape_.allocate(count * 16, TensorKind::Activation);
-  static_cast<void>(tape_.allocate(1023, TensorKind::Workspace));
+  tape_.take_scratch(1);
+  Tensor places = tape_.activation(count * 16);
+  tape_.take_scratch(1023);
   return places;
 }
 
@@ -288,9 +262,9 @@ Var Transformer::mixtral_looped_experts(const LayerWeights& own, const Var& hidd
     Var is_hit = tape_.make(model.expert_count, 1);
     hit.drop();
     const Var found = tape_.make(1, 4);
-    static_cast<void>(tape_.allocate(1, TensorKind::Workspace));
+    tape_.take_scratch(1);
     hit = tape_.make(model.expert_count, 8);
-    static_cast<void>(tape_.allocate(1023, TensorKind::Workspace));
+    tape_.take_scratch(1023);
   }
   Tensor places;
   Var rows, joint, inner;
@@ -298,7 +272,7 @@ Var Transformer::mixtral_looped_experts(const LayerWeights& own, const Var& hidd
     if (count == 0) continue;
     places = mixtral_find_tokens(count);
     rows = gather(tape_, hidden, places, count, count * model.hidden);
-    std::array<Var, 2> parts = halves(tape_, mixtral_expert_linear(rows, own.gate, count));
+    std::vector<Var> parts = split_parts(tape_, mixtral_expert_linear(rows, own.gate, count), 2);
     joint = parts[0];
     inner = multiply(tape_, activation_of_input(tape_, parts[0]), parts[1]);
     inner = mixtral_expert_linear(std::move(inner), own.down, count);
@@ -337,13 +311,13 @@ Var Transformer::mixtral_sorted_experts(const LayerWeights& own, const Var& hidd
   Var narrow = tape_.make(pairs, 4);
   Var counts = tape_.make(setup_.own_expert_count(), 4);
   Var offsets = tape_.make(setup_.own_expert_count(), 4);
-  { const Tensor scan = tape_.allocate(1023, TensorKind::Workspace); }
+  tape_.take_scratch(1023);
   Var mask = tape_.make(pairs, 1);
   selected = masked(tape_, std::move(selected), mask.tensor, true);
   Var projected = mixtral_grouped(selected, own.gate, 2 * model.ffn, offsets.tensor);
   projected = masked(tape_, projected, mask.tensor, false);
   {
-    std::array<Var, 2> parts = halves(tape_, projected);
+    std::vector<Var> parts = split_parts(tape_, projected, 2);
     Var gate = activation_of_input(tape_, std::move(parts[0]));
     projected = multiply(tape_, std::move(gate), std::move(parts[1]));
   }
@@ -354,7 +328,7 @@ Var Transformer::mixtral_sorted_experts(const LayerWeights& own, const Var& hidd
   { const Var range = tape_.make(pairs, 8); }
   weighted = gather(tape_, weighted, inverse.tensor, pairs, weighted.count);
   // The sum over a token's experts is of a view, so each of several gets a copy of the gradient.
-  Node* node = tape_.record(model.experts_per_token > 1 ? new_gradient : sum_backward, {&weighted},
+  Node* node = tape_.record(model.experts_per_token > 1 ? new_gradients : pass_on_view, {&weighted},
                             {weighted.size_bytes()});
   Var out = tape_.result(node, rows * model.hidden, weighted.width);
   Var narrow_out = cast(tape_, out, hidden.width);

@@ -2,7 +2,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "workloads/model/float8.h"
 #include "workloads/model/functions.h"
 #include "workloads/model/quantized.h"
 

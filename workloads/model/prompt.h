@@ -1,5 +1,6 @@
 // What transformers' generate() makes of a batch of prompts before the model first runs: copies of
-// the ids and the mask, special tokens, the tests of them, and the tokens' positions.
+// the ids and the mask, special tokens, the tests of them, and the tokens' positions. And what it
+// makes after every pass: inputs of one more token, and whether answers have ended.
 #pragma once
 
 #include <cstdint>
@@ -28,5 +29,14 @@ void take_prompt(Tape* tape, const PromptSizes& sizes, bool for_encoder, PromptT
 
 // Counted from the mask.
 [[nodiscard]] Tensor make_positions(Tape* tape, const PromptSizes& sizes);
+
+// Positions of one more token than `context` of each row; the old ones stay in `before`. Gives the
+// mask of as many.
+[[nodiscard]] Tensor grow_inputs(Tape* tape, std::uint64_t rows, std::uint64_t context,
+                                 Tensor* positions, Tensor* before);
+
+// The stopping criteria, a boolean for each answer: is it as long as it may be, or does it end with
+// an end token? Answers begin as not ended; each criterion is joined to that by an or.
+[[nodiscard]] Tensor test_answers(Tape* tape, std::uint64_t answer_count);
 
 }  // namespace allocmark

@@ -12,22 +12,20 @@ constexpr std::uint64_t kNestedElements = 256;  // scales per nested scale
 constexpr std::uint64_t kGroupElements = 128;   // integers per scale
 
 Tensor dequantized(Tape& tape, std::uint64_t count) {
-  const Tensor scales = tape.allocate(divided_up(count, kBlockElements) * 4, TensorKind::Workspace);
-  return tape.allocate(count * 2, TensorKind::Workspace);
+  const Tensor scales = tape.scratch(divided_up(count, kBlockElements) * 4);
+  return tape.scratch(count * 2);
 }
 
 // Integers in two bytes each, times their scales; four bits are taken out of their bytes first, and
 // centred.
 Tensor scaled_integers(Tape& tape, std::uint64_t count, WeightBits bits) {
-  const auto values = [&](std::uint64_t width) {
-    return tape.allocate(count * width, TensorKind::Workspace);
-  };
+  const auto values = [&](std::uint64_t width) { return tape.scratch(count * width); };
   Tensor whole;
   if (bits == WeightBits::Int4) {
     Tensor apart;
     {
-      const Tensor low = tape.allocate(divided_up(count, 2), TensorKind::Workspace);
-      const Tensor high = tape.allocate(divided_up(count, 2), TensorKind::Workspace);
+      const Tensor low = tape.scratch(divided_up(count, 2));
+      const Tensor high = tape.scratch(divided_up(count, 2));
       apart = values(1);
     }
     whole = values(2);
@@ -83,8 +81,7 @@ Var quantized_linear(Tape& tape, Var input, const QuantizedShape& shape) {
                   {input.size_bytes(), shape.weight_count, shape.rows * shape.weight_count});
   // bitsandbytes multiplies a single row by the packed weight: only its scales are made whole.
   const bool is_packed = node == nullptr && shape.rows == 1 && shape.bits == WeightBits::Nf4;
-  Tensor weight = is_packed ? tape.allocate(divided_up(shape.weight_count, kBlockElements) * 4,
-                                            TensorKind::Workspace)
+  Tensor weight = is_packed ? tape.scratch(divided_up(shape.weight_count, kBlockElements) * 4)
                             : made_whole(tape, shape);
   Var out = tape.result(node, shape.rows * shape.columns, input.width);
   if (!is_packed) tape.use_cublas(false);

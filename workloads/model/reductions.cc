@@ -1,4 +1,5 @@
-// PyTorch's reductions of a whole tensor, and a norm that is written out (functions.h).
+// PyTorch's reductions of a whole tensor, a norm that is written out, and a mean of rows
+// (functions.h).
 #include <algorithm>
 #include <utility>
 
@@ -9,7 +10,7 @@ namespace allocmark {
 
 Var mean_squared_error(Tape& tape, Var predicted, const Tensor& wanted) {
   if (tape.autocast()) predicted = cast(tape, std::move(predicted), 4);
-  Node* node = tape.record(new_gradient, {&predicted}, {predicted.size_bytes()});
+  Node* node = tape.record(new_gradients, {&predicted}, {predicted.size_bytes()});
   tape.save(node, 0, predicted.tensor);
   tape.save(node, 1, wanted);
   // The loss is made as large as what it is the mean of.
@@ -30,14 +31,13 @@ void take_reduction_scratch(Tape& tape, std::uint64_t count, std::uint64_t width
   if (per_thread < 256) return;
   const std::uint64_t blocks = std::max(
       std::min<std::uint64_t>(132 * 4, divided_up(per_thread, 16)), divided_up(per_thread, 256));
-  const Tensor buffer = tape.allocate(rows * blocks * width, TensorKind::Workspace);
-  const Tensor counter = tape.allocate(rows * 4, TensorKind::Workspace);
+  const Tensor buffer = tape.scratch(rows * blocks * width);
+  const Tensor counter = tape.scratch(rows * 4);
 }
 
 void take_look_back(Tape& tape, std::uint64_t tile_count, std::uint64_t tile_bytes) {
   const std::uint64_t states_bytes = (32 + tile_count) * tile_bytes;
-  static_cast<void>(
-      tape.allocate(divided_up(states_bytes, 256) * 256 + 511, TensorKind::Workspace));
+  tape.take_scratch(divided_up(states_bytes, 256) * 256 + 511);
 }
 
 void take_running_sum_scratch(Tape& tape, std::uint64_t count) {
@@ -53,6 +53,22 @@ Var rms_norm_written_out(Tape& tape, Var input, std::uint64_t rows, std::size_t 
   Var out = multiply(tape, tape.parameter(weight), cast(tape, input, width));
   drop({&input, &variance});
   return out;
+}
+
+Var mean_pooling(Tape& tape, Var states, const PoolingSizes& sizes) {
+  const std::uint64_t width = states.width;
+  Var mask = tape.make(sizes.batch * sizes.length, width);
+  Var masked = tape.make(sizes.batch * sizes.length * sizes.hidden, width);
+  Var sum = tape.make(sizes.batch * sizes.hidden, width);
+  masked.drop();
+  Var lengths = tape.make(sizes.batch, width);
+  Var mean = tape.make(sizes.batch * sizes.hidden, width);
+  drop({&sum, &lengths});
+  Var norm = tape.make(sizes.batch, width);
+  norm = tape.make(sizes.batch, width);  // at least 1e-12
+  Var unit = tape.make(sizes.batch * sizes.hidden, width);
+  drop({&mean, &norm, &states, &mask});
+  return unit;
 }
 
 }  // namespace allocmark

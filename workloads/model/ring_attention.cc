@@ -50,9 +50,7 @@ class RingForward {
     return tape_.allocate(size_bytes, TensorKind::Communication);
   }
 
-  Tensor activation(std::uint64_t size_bytes) {
-    return tape_.allocate(size_bytes, TensorKind::Activation);
-  }
+  Tensor activation(std::uint64_t size_bytes) { return tape_.activation(size_bytes); }
 
   // One kernel; what the last step gave goes when its names are bound anew.
   void attend(const RingBlock& block) {
@@ -124,11 +122,7 @@ class RingForward {
 }  // namespace
 
 Var ring_attention(Tape& tape, Var query, Var key, Var value, const RingShape& shape) {
-  if (tape.autocast()) {
-    value = cast(tape, std::move(value), tape.narrow_bytes());
-    key = cast(tape, std::move(key), tape.narrow_bytes());
-    query = cast(tape, std::move(query), tape.narrow_bytes());
-  }
+  narrow(tape, {&value, &key, &query});
   const Ring ring{.shape = shape,
                   .width = query.width,
                   .query_apart = query.heads_first,
@@ -140,11 +134,10 @@ Var ring_attention(Tape& tape, Var query, Var key, Var value, const RingShape& s
   tape.save(node, 2, query.tensor);
   tape.save(node, 3, value.tensor);
   RingForward::Result result = RingForward(&tape, ring).run(key.tensor, value.tensor);
-  Var out;
-  out.count = ring.query_elements(2);
-  out.width = query.width;
-  out.heads_first = ring.has_partial_steps();
-  out.tensor = std::move(result.out);
+  Var out{.tensor = std::move(result.out),
+          .count = ring.query_elements(2),
+          .width = query.width,
+          .heads_first = ring.has_partial_steps()};
   tape.save(node, 4, result.sums);
   tape.save(node, 5, out.tensor);
   tape.save(node, 6, result.offset);

@@ -47,7 +47,7 @@ class RingBackward {
     // The row sums of a piece are copied, unless there is one row of heads.
     Tensor sums;
     if (block.is_partial() && ring_.shape.batch * ring_.shape.head_count > 1) {
-      sums = tape_.allocate(ring_.sum_bytes(1), TensorKind::Activation);
+      sums = tape_.activation(ring_.sum_bytes(1));
     }
     arguments_.key = current_.key;
     arguments_.value = current_.value;
@@ -81,9 +81,8 @@ class RingBackward {
   void take_cudnn_workspace(const RingBlock& block) {
     const std::uint64_t expanded =
         ring_.shape.repeats > 1 ? 2 * ring_.query_elements(block.key_halves) * ring_.width : 0;
-    const Tensor workspace = tape_.allocate(ring_.query_elements(block.query_halves) * 4 +
-                                                ring_.rows(block.query_halves) * 4 + 256 + expanded,
-                                            TensorKind::Workspace);
+    const Tensor workspace = tape_.scratch(ring_.query_elements(block.query_halves) * 4 +
+                                           ring_.rows(block.query_halves) * 4 + 256 + expanded);
   }
 
   void take_efficient_workspace(const RingBlock& block) {
@@ -93,11 +92,9 @@ class RingBackward {
     Tensor delta = tape_.gradient(rows * 4);
     drop({&sums, &product});
     const RingShape& shape = ring_.shape;
-    const Tensor workspace =
-        tape_.allocate(efficient_workspace_bytes(shape.batch * shape.head_count,
-                                                 shape.token_count * block.query_halves / 2,
-                                                 shape.head_width, shape.head_width),
-                       TensorKind::Workspace);
+    const Tensor workspace = tape_.scratch(efficient_workspace_bytes(
+        shape.batch * shape.head_count, shape.token_count * block.query_halves / 2,
+        shape.head_width, shape.head_width));
     delta.reset();
   }
 

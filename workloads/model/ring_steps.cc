@@ -37,7 +37,7 @@ Ring unpacked_ring(const RingNumbers& numbers) {
 RingPair contiguous_pair(Tape& tape, const Ring& ring, const Tensor& key, const Tensor& value) {
   const std::uint64_t size_bytes = ring.pair_bytes(ring.width) / 2;
   const auto contiguous = [&](const Tensor& input, bool is_apart) {
-    return is_apart ? input : tape.allocate(size_bytes, TensorKind::Activation);
+    return is_apart ? input : tape.activation(size_bytes);
   };
   Tensor own_key = contiguous(key, ring.key_apart);
   return {.key = std::move(own_key), .value = contiguous(value, ring.value_apart)};

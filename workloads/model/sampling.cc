@@ -4,7 +4,6 @@
 
 #include "base/divided_up.h"
 #include "workloads/model/functions.h"
-#include "workloads/model/top_k.h"
 
 namespace allocmark {
 namespace {

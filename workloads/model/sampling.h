@@ -17,9 +17,7 @@ class Sampling {
   [[nodiscard]] Tensor draw(std::uint64_t rows, std::uint64_t vocabulary);
 
  private:
-  [[nodiscard]] Tensor make(std::uint64_t size_bytes) {
-    return tape_->allocate(size_bytes, TensorKind::Activation);
-  }
+  [[nodiscard]] Tensor make(std::uint64_t size_bytes) { return tape_->activation(size_bytes); }
   [[nodiscard]] Tensor forbid_end(Tensor scores);
   [[nodiscard]] Tensor keep_best(Tensor scores);
   [[nodiscard]] Tensor keep_likely();

@@ -44,8 +44,7 @@ void Transformer::make_t5_parameters() {
     own.up = add_weight(h * model.ffn, model.ffn);
     own.down = add_weight(model.ffn * h, h);
     own.second_norm = add_weight(h);
-    layers_.push_back(own);
-    layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
+    end_layer_parameters(own, first);
     if (decodes) cross_layers_.push_back(cross);
     if (i + 1 == model.layer_count) encoder_norm_ = add_weight(h);
   }

@@ -20,8 +20,17 @@ constexpr std::size_t parameter_index(std::int32_t edge) {
 
 }  // namespace
 
-void new_gradient(Tape& tape, Node& node, Backprop& b) {
-  b.out[0].tensor = tape.gradient(node.sizes[0]);
+void new_gradients(Tape& tape, Node& node, Backprop& b) {
+  for (std::size_t i = 0; i < b.out.size(); ++i) {
+    if (i == 0 || node.edges[i] != kNoEdge) b.out[i].tensor = tape.gradient(node.sizes[i]);
+  }
+}
+
+void pass_on(Tape& /*tape*/, Node& /*node*/, Backprop& b) { b.out[0] = b.gradient; }
+
+void pass_on_view(Tape& /*tape*/, Node& /*node*/, Backprop& b) {
+  b.out[0] = b.gradient;
+  b.out[0].is_view = true;
 }
 
 Tensor Tape::allocate(std::uint64_t size_bytes, TensorKind kind) {
@@ -33,11 +42,7 @@ Tensor Tape::allocate(std::uint64_t size_bytes, TensorKind kind) {
 }
 
 Var Tape::make(std::uint64_t count, std::uint64_t width) {
-  Var out;
-  out.count = count;
-  out.width = width;
-  out.tensor = allocate(count * width, TensorKind::Activation);
-  return out;
+  return {.tensor = activation(count * width), .count = count, .width = width};
 }
 
 bool Tape::has_product() const {
@@ -49,11 +54,9 @@ bool Tape::has_product() const {
 Var Tape::make_product(std::uint64_t count, std::uint64_t width) {
   if (has_product()) {
     Segment& segment = segments_[recomputed_segment_];
-    Var out;
-    out.count = count;
-    out.width = width;
-    out.tensor = std::move(segment.products[segment.products_taken++]);
-    return out;
+    return {.tensor = std::move(segment.products[segment.products_taken++]),
+            .count = count,
+            .width = width};
   }
   Var out = make(count, width);
   if (keeps_products_ && segment_open_ >= 0) segments_.back().products.push_back(out.tensor);
@@ -105,11 +108,10 @@ void Tape::attach(const Node* node, Var* output) const {
 
 Var Tape::parameter(std::size_t index) const {
   const Parameter& parameter = parameters_[index];
-  Var out;
-  out.count = parameter.count;
-  out.width = parameter.width;
-  out.edge = parameter.trainable ? parameter_edge(index) : kNoEdge;
-  return out;
+  return {.tensor = {},
+          .count = parameter.count,
+          .width = parameter.width,
+          .edge = parameter.trainable ? parameter_edge(index) : kNoEdge};
 }
 
 std::size_t Tape::add_parameter(Parameter parameter) {
@@ -129,8 +131,8 @@ Var Tape::cast_parameter(std::size_t index) {
   if (own.narrow.count != 0) return own.narrow;
   // Where the segment's forward found a copy, its recomputation makes one, but no node: gradients
   // go to the copy that was found.
-  const bool was_found = recomputing_ && !is_next(new_gradient, wide.edge);
-  Node* node = was_found ? nullptr : record(new_gradient, {&wide}, {wide.size_bytes()});
+  const bool was_found = recomputing_ && !is_next(new_gradients, wide.edge);
+  Node* node = was_found ? nullptr : record(new_gradients, {&wide}, {wide.size_bytes()});
   Var out = result(node, wide.count, narrow_bytes_);
   if (was_found) out.edge = wide.edge;
   // Autocast keeps copies of leaves that need a gradient only.

@@ -93,8 +93,11 @@ struct Backprop {
 };
 
 using BackwardFunction = void (*)(Tape&, Node&, Backprop&);
-// One: a new gradient of sizes[0] bytes, for the first input.
-void new_gradient(Tape& tape, Node& node, Backprop& b);
+// New gradients of sizes[i] bytes: the first input's, and of each other that needs one.
+void new_gradients(Tape& tape, Node& node, Backprop& b);
+// The gradient itself, for the first input; as a view of what it is a part of.
+void pass_on(Tape& tape, Node& node, Backprop& b);
+void pass_on_view(Tape& tape, Node& node, Backprop& b);
 
 struct Node {
   BackwardFunction backward = nullptr;
@@ -151,6 +154,14 @@ class Tape {
   [[nodiscard]] bool has_product() const;
   void set_keeps_products(bool keeps) { keeps_products_ = keeps; }
   [[nodiscard]] Tensor allocate(std::uint64_t size_bytes, TensorKind kind);
+  [[nodiscard]] Tensor activation(std::uint64_t size_bytes) {
+    return allocate(size_bytes, TensorKind::Activation);
+  }
+  [[nodiscard]] Tensor scratch(std::uint64_t size_bytes) {
+    return allocate(size_bytes, TensorKind::Workspace);
+  }
+  // Of an operator that gives it back at once.
+  void take_scratch(std::uint64_t size_bytes) { static_cast<void>(scratch(size_bytes)); }
   // The node for an operator of these inputs, or null where none of them needs a gradient.
   [[nodiscard]] Node* record(BackwardFunction function, std::initializer_list<const Var*> inputs);
   // The same with what the function reads in the backward.

@@ -175,6 +175,8 @@ class Transformer {
   [[nodiscard]] std::size_t add_matrix(std::uint64_t in, std::uint64_t out, std::uint64_t rows = 0);
   // The weight's index; its bias is the next one.
   [[nodiscard]] std::size_t add_weight_and_bias(std::uint64_t in, std::uint64_t out);
+  [[nodiscard]] std::size_t add_norm();  // likewise, where its family has biases
+  void end_layer_parameters(const LayerWeights& own, std::size_t first);
   [[nodiscard]] Var into_parallel(Var hidden);
   [[nodiscard]] Var out_of_parallel(Var partial);
   // The same at the end of attention and of the MLP, where ranks that infer sum in place.

@@ -37,6 +37,18 @@ std::size_t Transformer::add_weight_and_bias(std::uint64_t in, std::uint64_t out
   return index;
 }
 
+std::size_t Transformer::add_norm() {
+  const std::size_t index = add_weight(setup_.model.hidden);
+  if (!setup_.model.is_llama_like()) static_cast<void>(add_weight(setup_.model.hidden));
+  return index;
+}
+
+// `first`: of its parameters.
+void Transformer::end_layer_parameters(const LayerWeights& own, std::size_t first) {
+  layers_.push_back(own);
+  layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
+}
+
 LinearWeights Transformer::with_bias(std::size_t weight) const {
   return {.weight = weight,
           .bias = setup_.model.is_llama_like() ? kNoBias : weight + 1,
@@ -69,49 +81,42 @@ void Transformer::make_layer_parameters() {
   const std::uint64_t ranks = setup_.parallel.tensor;
   LayerWeights own;
   const std::size_t first = tape_.parameters().size();
-  const auto matrix = [&](std::uint64_t in, std::uint64_t out) { return add_matrix(in, out); };
-  const auto norm = [&] {
-    const std::size_t index = add_weight(h);
-    if (!model.is_llama_like()) static_cast<void>(add_weight(h));
-    return index;
-  };
   if (model.family == ModelFamily::Gpt2) {
-    own.first_norm = norm();
-    own.query = matrix(h, 3 * h / ranks);
-    own.output = matrix(h / ranks, h);
-    own.second_norm = norm();
-    own.up = matrix(h, model.ffn / ranks);
-    own.down = matrix(model.ffn / ranks, h);
+    own.first_norm = add_norm();
+    own.query = add_matrix(h, 3 * h / ranks);
+    own.output = add_matrix(h / ranks, h);
+    own.second_norm = add_norm();
+    own.up = add_matrix(h, model.ffn / ranks);
+    own.down = add_matrix(model.ffn / ranks, h);
   } else {
     const auto projected = [&](std::uint64_t width) {
-      const std::size_t index = matrix(h, width / ranks);
+      const std::size_t index = add_matrix(h, width / ranks);
       if (model.qkv_bias) static_cast<void>(add_weight(width / ranks));
       return index;
     };
     if (model.is_latent()) {
       make_latent_parameters(&own);
     } else if (model.joint_products) {
-      own.output = matrix(model.attention_width(), h);
-      own.query = matrix(h, model.attention_width() + 2 * model.kv_width());
+      own.output = add_matrix(model.attention_width(), h);
+      own.query = add_matrix(h, model.attention_width() + 2 * model.kv_width());
     } else {
       own.query = projected(model.attention_width());
       own.key = projected(model.kv_width());
       own.value = projected(model.kv_width());
-      own.output = matrix(model.attention_width() / ranks, h);
+      own.output = add_matrix(model.attention_width() / ranks, h);
     }
     if (model.head_norms) {
       own.query_norm = add_weight(model.head_width());
       own.key_norm = add_weight(model.head_width());
     }
-    if (model.family == ModelFamily::Bert) own.first_norm = norm();
+    if (model.family == ModelFamily::Bert) own.first_norm = add_norm();
     make_mlp_parameters(&own);
-    if (model.is_llama_like()) own.first_norm = norm();
-    if (model.gemma) own.attention_norm = norm();
-    own.second_norm = norm();
-    if (model.gemma) own.mlp_norm = norm();
+    if (model.is_llama_like()) own.first_norm = add_norm();
+    if (model.gemma) own.attention_norm = add_norm();
+    own.second_norm = add_norm();
+    if (model.gemma) own.mlp_norm = add_norm();
   }
-  layers_.push_back(own);
-  layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
+  end_layer_parameters(own, first);
 }
 
 void Transformer::make_mlp_parameters(LayerWeights* own) {
@@ -184,16 +189,14 @@ void Transformer::make_parameters() {
   }
   if (model.family == ModelFamily::Bert) {
     type_table_ = add_weight(2 * h, 2);
-    embedding_norm_ = add_weight(h);
-    static_cast<void>(add_weight(h));
+    embedding_norm_ = add_norm();
     for (int i = 0; i < 2; ++i) {  // position and type ids
       buffers_.push_back(tape_.allocate(model.positions * 8, TensorKind::Unknown));
     }
   }
   for (std::uint64_t i = 0; i < setup_.own_layer_count(); ++i) make_layer_parameters();
   const bool is_last = setup_.parallel.is_last();
-  if (model.family != ModelFamily::Bert && is_last) final_norm_ = add_weight(h);
-  if (model.family == ModelFamily::Gpt2 && is_last) static_cast<void>(add_weight(h));
+  if (model.family != ModelFamily::Bert && is_last) final_norm_ = add_norm();
   if (model.is_llama_like()) {
     // Inverse frequencies, twice; Gemma's scale of the embeddings, and other frequencies.
     if (model.gemma) buffers_.push_back(tape_.allocate(parameter_bytes(), TensorKind::Unknown));
@@ -203,14 +206,11 @@ void Transformer::make_parameters() {
     }
   }
   if (model.family == ModelFamily::Bert && setup_.has_word_head()) {
-    transform_ = add_weight(h * h, h);
-    static_cast<void>(add_weight(h));
-    transform_norm_ = add_weight(h);
-    static_cast<void>(add_weight(h));
+    transform_ = add_weight_and_bias(h, h);
+    transform_norm_ = add_norm();
     head_bias_ = add_weight(words);
   } else if (model.family == ModelFamily::Bert) {
-    transform_ = add_weight(h * h, h);  // the pooler
-    static_cast<void>(add_weight(h));
+    transform_ = add_weight_and_bias(h, h);  // the pooler
   }
   const bool shares_table = model.tied_head && setup_.parallel.is_first();
   const std::uint64_t head_words = (words + setup_.head_ranks - 1) / setup_.head_ranks;

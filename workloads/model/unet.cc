@@ -214,10 +214,7 @@ Var Unet::way_up(Var values, ImageShape* shape, std::vector<Var>* kept) {
 Var Unet::forward(const Tensor& images) {
   ImageShape shape{.batch = setup_.batch, .channels = setup_.colours, .side = setup_.side};
   time_ = time_rows();
-  Var values;
-  values.tensor = images;
-  values.count = shape.count();
-  values.width = 4;
+  Var values{.tensor = images, .count = shape.count(), .width = 4};
   shape.channels = setup_.channels.front();
   std::vector<Var> kept;
   {

@@ -13,7 +13,7 @@ void patches_backward(Tape& tape, Node& node, Backprop& b) {
   // The gradient comes as rows of tokens; the convolution wants channels first. Images need none.
   Tensor channels_first = tape.gradient(node.sizes[2]);
   b.out[1].tensor = tape.gradient(node.sizes[0]);
-  take_workspace(tape, node.sizes[5]);
+  tape.take_scratch(node.sizes[5]);
   channels_first.reset();
   b.out[2] = b.gradient;
   b.reduced_bytes[2] = node.sizes[1];
@@ -51,27 +51,16 @@ void Transformer::make_vit_parameters() {
   for (std::uint64_t i = 0; i < model.layer_count; ++i) {
     const std::size_t first = tape_.parameters().size();
     LayerWeights own;
-    if (is_timm) {
-      own.first_norm = add_weight_and_bias(1, h);
-      own.query = add_weight_and_bias(h, 3 * h);
-      own.output = add_weight_and_bias(h, h);
-      own.second_norm = add_weight_and_bias(1, h);
-      own.up = add_weight_and_bias(h, model.ffn);
-      own.down = add_weight_and_bias(model.ffn, h);
-      layers_.push_back(own);
-      layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
-      continue;
-    }
-    own.query = add_weight_and_bias(h, h);
-    own.key = add_weight_and_bias(h, h);
-    own.value = add_weight_and_bias(h, h);
+    if (is_timm) own.first_norm = add_weight_and_bias(1, h);
+    own.query = add_weight_and_bias(h, is_timm ? 3 * h : h);
+    if (!is_timm) own.key = add_weight_and_bias(h, h);
+    if (!is_timm) own.value = add_weight_and_bias(h, h);
     own.output = add_weight_and_bias(h, h);
-    own.first_norm = add_weight_and_bias(1, h);
+    if (!is_timm) own.first_norm = add_weight_and_bias(1, h);
     own.second_norm = add_weight_and_bias(1, h);
     own.up = add_weight_and_bias(h, model.ffn);
     own.down = add_weight_and_bias(model.ffn, h);
-    layers_.push_back(own);
-    layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
+    end_layer_parameters(own, first);
   }
   final_norm_ = add_weight_and_bias(1, h);
   head_ = add_weight_and_bias(h, model.vocabulary);
@@ -83,14 +72,12 @@ Var Transformer::vit_patches(const Tensor& pixels) {
   const ModelShape& model = setup_.model;
   const Var bias = tape_.cast_parameter(patch_weight_ + 1);
   const Var weight = tape_.cast_parameter(patch_weight_);
-  Var images;
-  images.count = setup_.batch * model.channels() * model.image * model.image;
-  images.width = setup_.wide_bytes;
-  images.tensor = pixels;
+  Var images{.tensor = pixels,
+             .count = setup_.batch * model.channels() * model.image * model.image,
+             .width = setup_.wide_bytes};
   if (setup_.autocast) images = cast(tape_, std::move(images), setup_.narrow_bytes);
   const std::uint64_t width = images.width;
   const std::uint64_t rows = setup_.batch * model.patch_count();
-  Node* node = tape_.record(patches_backward, {&images, &weight, &bias});
   const ConvolutionSizes sizes{.type = convolution_type(tape_, width),
                                .kernel = model.patch,
                                .step = model.patch,
@@ -99,18 +86,14 @@ Var Transformer::vit_patches(const Tensor& pixels) {
                                .side_out = model.image / model.patch,
                                .channels_in = model.channels(),
                                .channels_out = model.hidden};
-  if (node != nullptr) {
-    node->sizes = {weight.size_bytes(),
-                   bias.size_bytes(),
-                   rows * model.hidden * width,
-                   rows,
-                   model.hidden,
-                   workspace_bytes(sizes, ConvolutionDirection::Weight)};
-  }
+  Node* node =
+      tape_.record(patches_backward, {&images, &weight, &bias},
+                   {weight.size_bytes(), bias.size_bytes(), rows * model.hidden * width, rows,
+                    model.hidden, workspace_bytes(sizes, ConvolutionDirection::Weight)});
   tape_.save(node, 0, images.tensor);
   tape_.save(node, 1, weight.tensor);
   Var out = tape_.result(node, rows * model.hidden, width);
-  take_workspace(tape_, workspace_bytes(sizes, ConvolutionDirection::Forward));
+  tape_.take_scratch(workspace_bytes(sizes, ConvolutionDirection::Forward));
   return out;
 }
 
@@ -121,9 +104,8 @@ Var Transformer::vit_embed(const Tensor& pixels) {
   const std::uint64_t sum_bytes = setup_.batch > 1 ? token.size_bytes() : 0;
   Node* expanded = tape_.record(expand_backward, {&token}, {sum_bytes});
   tape_.attach(expanded, &token);
-  Node* joined = tape_.record(class_token_backward, {&token, &patches});
-  if (joined != nullptr && patches.width != setup_.wide_bytes)
-    joined->sizes[0] = patches.size_bytes();
+  Node* joined = tape_.record(class_token_backward, {&token, &patches},
+                              {patches.width == setup_.wide_bytes ? 0 : patches.size_bytes()});
   Var rows = tape_.result(joined, setup_.token_count() * h, setup_.wide_bytes);
   patches.drop();
   words_ = add(tape_, std::move(rows), tape_.parameter(position_table_));
@@ -138,7 +120,7 @@ Var Transformer::vit_layer(const LayerWeights& own, Var hidden) {
   Var query, key, value;
   if (setup_.implementation == Implementation::Timm) {
     Var joint = linear(tape_, hidden, rows, with_bias(own.query));
-    std::array<Var, 3> parts = split_three(tape_, joint, true);
+    std::vector<Var> parts = split_parts(tape_, joint, 3, true);
     joint.drop();
     query = heads(std::move(parts[0]));
     key = heads(std::move(parts[1]));
@@ -165,7 +147,7 @@ Var Transformer::vit_layer(const LayerWeights& own, Var hidden) {
 
 // The class token's row of each image through the classifier.
 Var Transformer::vit_logits(const Var& hidden) {
-  Node* node = tape_.record(new_gradient, {&hidden}, {hidden.size_bytes()});
+  Node* node = tape_.record(new_gradients, {&hidden}, {hidden.size_bytes()});
   Var token = hidden;
   token.count = setup_.batch * setup_.model.hidden;
   tape_.attach(node, &token);

@@ -10,7 +10,6 @@
 #include "workloads/patterns/octave_sizes.h"
 #include "workloads/trace/event_names.h"
 #include "workloads/trace/generated_source.h"
-#include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
 namespace {

@@ -8,7 +8,6 @@
 #include "base/bytes.h"
 #include "workloads/patterns/octave_sizes.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
 namespace {

@@ -9,7 +9,6 @@
 #include "workloads/patterns/octave_sizes.h"
 #include "workloads/trace/coroutine_program.h"
 #include "workloads/trace/event_names.h"
-#include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
 namespace {

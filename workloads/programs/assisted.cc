@@ -53,9 +53,7 @@ class Assisted {
 
  private:
   [[nodiscard]] Tape& tape() { return target_->model.tape(); }
-  [[nodiscard]] Tensor make(std::uint64_t size_bytes) {
-    return tape().allocate(size_bytes, TensorKind::Activation);
-  }
+  [[nodiscard]] Tensor make(std::uint64_t size_bytes) { return tape().activation(size_bytes); }
   void begin_request();
   void begin_round();
   void begin_pass(Reader* reader, std::uint64_t tokens, std::uint64_t context);

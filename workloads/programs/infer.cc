@@ -12,15 +12,14 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "workloads/model/beam_search.h"
+#include "workloads/model/functions.h"
 #include "workloads/model/generation.h"
 #include "workloads/model/kv_cache.h"
 #include "workloads/model/lengths.h"
-#include "workloads/model/mean_pooling.h"
 #include "workloads/model/transformer.h"
 #include "workloads/programs/assisted.h"
 #include "workloads/programs/infer_options.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
 namespace {
@@ -181,17 +180,17 @@ void Inference::embed() {
   if (has_encoder()) {
     stream_ = model_->embed(generation_.given_ids());
     // The encoder looks at its mask.
-    Tensor allowed = tape().allocate(batch_size_ * length_, TensorKind::Activation);
-    { const Tensor all = tape().allocate(1, TensorKind::Activation); }
+    Tensor allowed = tape().activation(batch_size_ * length_);
+    { const Tensor all = tape().activation(1); }
   } else if (generates()) {
     if (config_.setup.sees_images()) model_->set_conditions({.images = generation_.images()});
     stream_ = model_->embed(config_.beams > 1 ? beam_search_.tokens() : generation_.tokens());
   } else {
     // What the last call returned goes first.
     drop({&hidden_, &answer_});
-    tokens_ = tape().allocate(model_->input_sizes().input_bytes, TensorKind::Activation);
+    tokens_ = tape().activation(model_->input_sizes().input_bytes);
     if (config_.padded) {
-      given_mask_ = tape().allocate(model_->input_sizes().input_bytes, TensorKind::Activation);
+      given_mask_ = tape().activation(model_->input_sizes().input_bytes);
     }
     stream_ = model_->embed(tokens_);
   }

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "workloads/model/shapes.h"
-#include "workloads/trace/generator_entry.h"
+#include "workloads/trace/generated_source.h"
 
 namespace allocmark {
 

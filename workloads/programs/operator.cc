@@ -11,7 +11,6 @@
 #include "workloads/model/functions.h"
 #include "workloads/model/liger.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
 namespace {
@@ -98,10 +97,10 @@ class OperatorRun {
         break;
       case Operator::LinearCrossEntropy:
         inputs_.push_back(leaf(config_.words * hidden, config_.width, config_.words));
-        labels_ = tape_->allocate(rows * 8, TensorKind::Activation);
+        labels_ = tape_->activation(rows * 8);
         break;
       case Operator::CrossEntropy:
-        labels_ = tape_->allocate(rows * 8, TensorKind::Activation);
+        labels_ = tape_->activation(rows * 8);
         break;
       case Operator::Rotation:
         inputs_.push_back(

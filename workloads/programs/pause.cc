@@ -7,7 +7,6 @@
 
 #include "base/random.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
 namespace {

@@ -20,7 +20,6 @@
 #include "workloads/serving/scheduler.h"
 #include "workloads/serving/serve_options.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
 namespace {

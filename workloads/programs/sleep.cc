@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
 namespace {

@@ -6,7 +6,6 @@
 
 #include "workloads/programs/training.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
 

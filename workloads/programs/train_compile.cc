@@ -1,4 +1,5 @@
-#include "workloads/programs/train_compile.h"
+// Key of generator train: torch.compile (train_keys.h).
+#include "workloads/programs/train_keys.h"
 
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
-// See train_context.h.
-#include "workloads/programs/train_context.h"
+// Context parallelism of generator train (train_keys.h).
+#include "workloads/programs/train_keys.h"
 
 #include <string>
 

@@ -1,10 +1,11 @@
-// See train_model.h.
-#include "workloads/programs/train_model.h"
+// Keys of generator train that change what a model is made of: whose layers, windows of attention,
+// products in float8, Liger-Kernel's operators, a ViT that sees images; masks (train_keys.h).
+#include "workloads/programs/train_keys.h"
 
 #include <algorithm>
 #include <string>
 
-#include "workloads/model/float8.h"
+#include "workloads/model/functions.h"
 #include "workloads/programs/model_options.h"
 
 namespace allocmark {

@@ -4,10 +4,7 @@
 #include <string>
 
 #include "workloads/programs/model_options.h"
-#include "workloads/programs/train_compile.h"
-#include "workloads/programs/train_context.h"
-#include "workloads/programs/train_model.h"
-#include "workloads/programs/train_parallel.h"
+#include "workloads/programs/train_keys.h"
 
 namespace allocmark {
 namespace {

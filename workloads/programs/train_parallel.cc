@@ -1,11 +1,9 @@
-// See train_parallel.h.
-#include "workloads/programs/train_parallel.h"
+// How generator train is spread over GPUs (train_keys.h).
+#include "workloads/programs/train_keys.h"
 
 #include <numeric>
 #include <string>
 #include <vector>
-
-#include "workloads/programs/train_context.h"
 
 namespace allocmark {
 namespace {

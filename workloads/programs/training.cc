@@ -294,7 +294,7 @@ void Training::end_forward() {
     if (!evaluating_ || !config_.eval_casts_once) tape().end_autocast();
     cache_.end_batch();
     if (sharded_) loss = sharded_->end_model(std::move(loss));
-    if (config_.accumulate > 1 && !evaluating_) loss = divide_scalar(tape(), std::move(loss));
+    if (config_.accumulate > 1 && !evaluating_) loss = multiply_scalar(tape(), std::move(loss));
     model_->end_graph();
     own.arguments = std::exchange(own.new_arguments, {});
     if (!pipelined()) own.loss = loss.tensor;
@@ -329,7 +329,7 @@ void Training::send() {
   stream_ = Var();
   if (!config_.is_megatron()) return;
   // The sent tensor is not needed any more: Megatron-LM puts one element in its place.
-  Tensor element = tape().allocate(config_.setup.wide_bytes, TensorKind::Activation);
+  Tensor element = tape().activation(config_.setup.wide_bytes);
   own.output.tensor = std::move(element);
 }
 

@@ -14,16 +14,16 @@ void Training::make_batch() {
   } else if (config_.setup.parallel.splits_sequences()) {
     make_split_batch(sizes.input_bytes);
   } else if (is_first() || is_last()) {
-    Tensor tokens = tape().allocate(sizes.input_bytes, TensorKind::Activation);
+    Tensor tokens = tape().activation(sizes.input_bytes);
     Tensor mask;
-    if (config_.given_mask) mask = tape().allocate(sizes.input_bytes, TensorKind::Activation);
+    if (config_.given_mask) mask = tape().activation(sizes.input_bytes);
     Tensor labels;
     const std::uint64_t label_bytes = sizes.label_bytes == 0 && (config_.padded || config_.packed)
                                           ? sizes.input_bytes
                                           : sizes.label_bytes;
-    if (label_bytes > 0) labels = tape().allocate(label_bytes, TensorKind::Activation);
+    if (label_bytes > 0) labels = tape().activation(label_bytes);
     Tensor positions;
-    if (config_.packed) positions = tape().allocate(sizes.input_bytes, TensorKind::Activation);
+    if (config_.packed) positions = tape().activation(sizes.input_bytes);
     own.tokens = std::move(tokens);
     own.given_mask = std::move(mask);
     own.labels = std::move(labels);
@@ -31,7 +31,7 @@ void Training::make_batch() {
     if (config_.packed) model_->set_positions(own.positions);
   }
   if (config_.setup.sees_images()) {
-    own.images = tape().allocate(model_->image_bytes(), TensorKind::Activation);
+    own.images = tape().activation(model_->image_bytes());
     model_->set_conditions({.images = own.images});
   }
 }
@@ -39,10 +39,10 @@ void Training::make_batch() {
 // Latents, their noise, times and classes replace those of the last step one by one.
 void Training::make_noisy_batch(const Transformer::InputSizes& sizes) {
   Pass& own = pass();
-  own.tokens = tape().allocate(sizes.input_bytes, TensorKind::Activation);
-  own.noise = tape().allocate(sizes.input_bytes, TensorKind::Activation);
-  own.times = tape().allocate(sizes.label_bytes, TensorKind::Activation);
-  own.labels = tape().allocate(sizes.label_bytes, TensorKind::Activation);
+  own.tokens = tape().activation(sizes.input_bytes);
+  own.noise = tape().activation(sizes.input_bytes);
+  own.times = tape().activation(sizes.label_bytes);
+  own.labels = tape().activation(sizes.label_bytes);
   model_->set_conditions({.noise = own.noise, .times = own.times, .labels = own.labels});
 }
 
@@ -53,18 +53,15 @@ void Training::make_split_batch(std::uint64_t piece_bytes) {
   const std::uint64_t ranks = config_.setup.parallel.context;
   const std::uint64_t whole_bytes = piece_bytes * ranks;
   const std::uint64_t batch = whole_bytes / 8 / own.length;
-  const auto make = [this](std::uint64_t size_bytes) {
-    return tape().allocate(size_bytes, TensorKind::Activation);
-  };
-  Tensor tokens = make(whole_bytes);
-  Tensor labels = make(whole_bytes);
+  Tensor tokens = tape().activation(whole_bytes);
+  Tensor labels = tape().activation(whole_bytes);
   Tensor mask;
-  if (config_.given_mask) mask = make(whole_bytes);
-  Tensor padded = make(whole_bytes + batch * 8);
+  if (config_.given_mask) mask = tape().activation(whole_bytes);
+  Tensor padded = tape().activation(whole_bytes + batch * 8);
   // Of one sequence all but the first label are contiguous.
-  Tensor shifted = batch == 1 ? padded : make(whole_bytes);
+  Tensor shifted = batch == 1 ? padded : tape().activation(whole_bytes);
   // Expanded over the sequences.
-  Tensor positions = make(own.length * 8);
+  Tensor positions = tape().activation(own.length * 8);
   padded.reset();
   own.tokens = std::move(tokens);
   own.labels = std::move(labels);
@@ -80,25 +77,22 @@ void Training::make_split_batch(std::uint64_t piece_bytes) {
 void Training::split_batch(std::uint64_t piece_bytes) {
   Pass& own = pass();
   const std::uint64_t buffer_count = config_.given_mask ? 5 : 4;
-  const auto make = [this](std::uint64_t size_bytes) {
-    return tape().allocate(size_bytes, TensorKind::Activation);
-  };
   {
-    const Tensor order = make(own.length * 4);
+    const Tensor order = tape().activation(own.length * 4);
     Tensor ordered;
     for (std::uint64_t i = 0; i < buffer_count; ++i) {
       ordered.reset();
-      ordered = make(piece_bytes * config_.setup.parallel.context);
-      own.pieces.push_back(make(piece_bytes));
+      ordered = tape().activation(piece_bytes * config_.setup.parallel.context);
+      own.pieces.push_back(tape().activation(piece_bytes));
     }
   }
   Tensor copy;
   for (std::uint64_t i = 0; i < buffer_count; ++i) {
     copy.reset();
-    copy = make(piece_bytes);
+    copy = tape().activation(piece_bytes);
   }
   // Positions have memory for one sequence only.
-  if (piece_bytes > own.length * 8) own.positions = make(piece_bytes);
+  if (piece_bytes > own.length * 8) own.positions = tape().activation(piece_bytes);
   own.pieces.push_back(std::move(copy));
 }
 

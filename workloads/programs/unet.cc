@@ -10,7 +10,6 @@
 #include "workloads/model/optimizer.h"
 #include "workloads/model/unet.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
 namespace {
@@ -57,13 +56,10 @@ class UnetTraining {
   // Each batch and what is predicted of it replace those of the last step one by one.
   void forward() {
     const UnetSetup& setup = config_.setup;
-    const auto activation = [&](std::uint64_t size_bytes) {
-      return tape_->allocate(size_bytes, TensorKind::Activation);
-    };
     const std::uint64_t image_bytes = setup.batch * setup.colours * setup.side * setup.side * 4;
-    images_ = activation(image_bytes);
-    noise_ = activation(image_bytes);
-    times_ = activation(setup.batch * 8);
+    images_ = tape_->activation(image_bytes);
+    noise_ = tape_->activation(image_bytes);
+    times_ = tape_->activation(setup.batch * 8);
     Var predicted = model_.forward(images_);
     predicted_ = predicted.tensor;
     Var loss = mean_squared_error(*tape_, std::move(predicted), noise_);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "workloads/model/mean_pooling.h"
+#include "workloads/model/functions.h"
 #include "workloads/model/transformer.h"
 #include "workloads/serving/serve_options.h"
 #include "workloads/trace/generated_source.h"
@@ -131,8 +131,8 @@ void EmbeddingService::begin_batch() {
   }
   const std::uint64_t count = batch_arrivals_ns_.size();
   served_ += count;
-  tokens_ = tape().allocate(count * length_ * 8, TensorKind::Activation);
-  mask_ = tape().allocate(count * length_ * 8, TensorKind::Activation);
+  tokens_ = tape().activation(count * length_ * 8);
+  mask_ = tape().activation(count * length_ * 8);
   model_->set_padded(config_.setup.fused_attention && count > 1);
   model_->set_lengths(count, length_, length_);
   stream_ = model_->embed(tokens_);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -94,5 +95,13 @@ std::unique_ptr<EventSource> make_generated(Parameters& parameters, GeneratedTra
                     .event_count_max = event_count},
       std::move(config));
 }
+
+// What the registry of generators knows of each one: its row stands at the end of its own file.
+struct GeneratorEntry {
+  std::string_view name;
+  std::string_view example;  // a workload text that shows the most useful keys
+  std::string_view summary;  // one line: what it does and stresses
+  std::unique_ptr<EventSource> (*make)(Parameters& parameters, std::uint64_t seed);
+};
 
 }  // namespace allocmark

@@ -26,15 +26,9 @@ enum class MarkClass : std::uint8_t {
 };
 
 // Whole labels; of meetings what the label begins with.
-inline constexpr std::array<std::string_view, 9> kMarkClassLabels = {"",
-                                                                     "server_start",
-                                                                     "idle_until",
-                                                                     "first_token",
-                                                                     "request_done",
-                                                                     "managed_memory",
-                                                                     "collective:",
-                                                                     "send:",
-                                                                     "receive:"};
+inline constexpr auto kMarkClassLabels = std::to_array<std::string_view>(
+    {"", "server_start", "idle_until", "first_token", "request_done", "managed_memory",
+     "collective:", "send:", "receive:"});
 
 [[nodiscard]] constexpr bool is_meeting(MarkClass mark_class) {
   return mark_class >= MarkClass::Collective;

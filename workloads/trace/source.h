@@ -44,6 +44,14 @@ struct TraceHeader {
   bool operator==(const TraceHeader&) const = default;
 };
 
+// TraceHeader::generator of what came from an allocator's log. A log says nothing of how its
+// program ended: its last failed request is one like the others (workloads/TRACES.md).
+inline constexpr std::string_view kLogGenerator = "logged";
+
+[[nodiscard]] constexpr bool is_recording(std::string_view generator) {
+  return generator == "recorded" || generator == kLogGenerator;
+}
+
 // About how many events one next() gives.
 inline constexpr std::size_t kBatchEventCount = 4096;
 

@@ -17,7 +17,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/write_fully.h"
-#include "workloads/trace/recorded_traces.h"
+#include "workloads/trace/source.h"
 #include "workloads/trace/trace_hash.h"
 
 namespace allocmark {

@@ -26,7 +26,6 @@
 #include "harness/tools/run/run_soak.h"
 #include "results/columns/columns.h"
 #include "workloads/scenario.h"
-#include "workloads/trace/recorded_traces.h"
 #include "workloads/trace/source.h"
 
 namespace allocmark {
