@@ -108,6 +108,12 @@ std::unique_ptr<EventSource> make_log_source(const std::string& path, AddressLog
   return std::make_unique<LogSource>(path, std::move(log));
 }
 
+void add_unknown_frees(std::uint64_t count, Recording* recording) {
+  if (count == 0) return;
+  recording->notes.push_back(fmt::format(
+      "{} frees of blocks that were allocated before the log began are left out", count));
+}
+
 void add_failures(const AddressLog& log, Recording* recording) {
   recording->failed_count = log.failed_count;
   if (log.failed_count == 0) return;

@@ -75,6 +75,9 @@ class AddressLog {
 // Whether a line names the columns of a problem of minimalloc.
 [[nodiscard]] bool is_minimalloc_header(std::string_view line);
 
+// Says how many frees had no request in the log, in a note where any had none.
+void add_unknown_frees(std::uint64_t count, Recording* recording);
+
 // Says how many requests of the log failed, in a note where any did.
 void add_failures(const AddressLog& log, Recording* recording);
 

@@ -147,11 +147,7 @@ Recording open_rmm_log(const std::string& path) {
   RmmReader reader(path);
   AddressLog log = reader.read();
   Recording recording;
-  if (reader.unknown_free_count() > 0) {
-    recording.notes.push_back(
-        fmt::format("{} frees of blocks that were allocated before the log began are left out",
-                    reader.unknown_free_count()));
-  }
+  add_unknown_frees(reader.unknown_free_count(), &recording);
   if (reader.moved_free_count() > 0) {
     recording.notes.push_back(
         fmt::format("{} blocks were freed on another stream than they were asked for on, which a "

@@ -78,11 +78,7 @@ Recording open_stalloc_log(const std::string& path) {
     }
   }
   Recording recording;
-  if (unknown_free_count > 0) {
-    recording.notes.push_back(
-        fmt::format("{} frees of blocks that were allocated before the log began are left out",
-                    unknown_free_count));
-  }
+  add_unknown_frees(unknown_free_count, &recording);
   add_failures(log, &recording);
   recording.events = make_log_source(path, std::move(log));
   return recording;

@@ -74,4 +74,15 @@ class EventSource {
   [[nodiscard]] virtual const std::vector<std::string>& labels() const = 0;
 };
 
+// Visits every event from the source's place to its end, with its label where it is a mark.
+template <typename Visit>
+void for_each_event(EventSource& source, Visit visit) {
+  for (auto batch = source.next(); !batch.empty(); batch = source.next()) {
+    for (const Event& event : batch) {
+      visit(event, event.kind == EventKind::Mark ? std::string_view(source.labels()[event.id])
+                                                 : std::string_view());
+    }
+  }
+}
+
 }  // namespace allocmark

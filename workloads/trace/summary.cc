@@ -162,18 +162,9 @@ std::string tensor_lines(const TraceSummary& summary) {
 TraceSummary summarize(EventSource& source) {
   source.rewind();
   Counter counter;
-  while (true) {
-    const std::span<const Event> batch = source.next();
-    if (batch.empty()) {
-      counter.check_end();
-      return counter.finish(source);
-    }
-    for (const Event& event : batch) {
-      const bool is_mark = event.kind == EventKind::Mark;
-      counter.add(event,
-                  is_mark ? std::string_view(source.labels()[event.id]) : std::string_view());
-    }
-  }
+  for_each_event(source, [&](const Event& event, auto label) { counter.add(event, label); });
+  counter.check_end();
+  return counter.finish(source);
 }
 
 std::string to_text(const TraceSummary& summary) {

@@ -12,14 +12,8 @@ std::uint64_t TraceHash::label_hash(std::string_view label) {
 
 std::uint64_t trace_hash(EventSource& source) {
   TraceHash hash;
-  while (true) {
-    const std::span<const Event> batch = source.next();
-    if (batch.empty()) return hash.value();
-    for (const Event& event : batch) {
-      const bool is_mark = event.kind == EventKind::Mark;
-      hash.add(event, is_mark ? std::string_view(source.labels()[event.id]) : std::string_view());
-    }
-  }
+  for_each_event(source, [&](const Event& event, auto label) { hash.add(event, label); });
+  return hash.value();
 }
 
 }  // namespace allocmark

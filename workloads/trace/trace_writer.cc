@@ -10,22 +10,6 @@ namespace {
 
 constexpr std::size_t kFlushBytes = std::size_t{256} << 10;
 
-std::string_view label_of(const EventSource& source, const Event& event) {
-  return event.kind == EventKind::Mark ? std::string_view(source.labels()[event.id])
-                                       : std::string_view();
-}
-
-// Reads the source from its first event to its end.
-template <typename Visit>
-void for_each_event(EventSource& source, Visit visit) {
-  source.rewind();
-  while (true) {
-    const std::span<const Event> batch = source.next();
-    if (batch.empty()) return;
-    for (const Event& event : batch) visit(event, label_of(source, event));
-  }
-}
-
 // A line break in a name would end its line early.
 std::string one_line(std::string text) {
   for (char& c : text) {
@@ -72,6 +56,7 @@ std::uint64_t write_trace_file(const std::string& path, EventSource& source) {
   TraceHash hash;
   std::uint64_t event_count = 0;
   bool tagged = false;
+  source.rewind();
   for_each_event(source, [&](const Event& event, std::string_view label) {
     hash.add(event, label);
     ++event_count;
@@ -79,8 +64,8 @@ std::uint64_t write_trace_file(const std::string& path, EventSource& source) {
   });
   TraceWriter writer(path, source.header(),
                      {.tagged = tagged, .event_count = event_count, .hash = hash.value()});
-  for_each_event(source,
-                 [&](const Event& event, std::string_view label) { writer.write(event, label); });
+  source.rewind();
+  for_each_event(source, [&](const Event& event, auto label) { writer.write(event, label); });
   writer.finish();
   return event_count;
 }
