@@ -17,6 +17,7 @@
 #include "workloads/model_config/model_config.h"
 #include "workloads/scenario.h"
 #include "workloads/trace/data_folder.h"
+#include "workloads/trace/model_keys.h"
 #include "workloads/trace/other_words.h"
 #include "workloads/trace/trace_reader.h"
 
@@ -106,31 +107,22 @@ void refuse_path(const std::string& text) {
                    .next = "check the path; for names see: allocmark list workloads"});
 }
 
-// Methods and programs by their own names, and what is typed for them here.
+// Methods and programs by their own names, with a blank between, and what is typed for them here.
 struct Method {
-  std::string_view name, typed;
+  std::string_view names, typed;
 };
-constexpr std::array kMethods = {
-    Method{"grpo", "colocate:llama-3-8b,requests=32"},
-    Method{"ppo", "colocate:llama-3-8b,requests=32"},
-    Method{"rlhf", "colocate:llama-3-8b,requests=32"},
-    Method{"rloo", "colocate:llama-3-8b,requests=32"},
-    Method{"rl", "colocate:llama-3-8b,requests=32"},
-    Method{"dpo", "train:llama-3-8b,lora=16,batch=8 (twice the pairs)"},
-    Method{"orpo", "train:llama-3-8b,lora=16,batch=8 (twice the pairs)"},
-    Method{"kto", "train:llama-3-8b,lora=16,batch=4"},
-    Method{"sft", "train:llama-3-8b,batch=4"},
-    Method{"finetune", "train:llama-3-8b,batch=4"},
-    Method{"pretrain", "train:llama-3-8b,batch=4"},
-    Method{"lora", "train:llama-3-8b,lora=16"},
-    Method{"qlora", "train:llama-3-8b,lora=16,quantize=nf4"},
-    Method{"fsdp", "train:llama-3-8b,dp=8,fsdp=2"},
-    Method{"deepspeed", "train:llama-3-8b,dp=8,zero=3"},
-    Method{"vllm", "serve:llama-3-8b"},
-    Method{"sglang", "serve:llama-3-8b"},
-    Method{"tgi", "serve:llama-3-8b"},
-    Method{"generate", "infer:llama-3-8b"},
-    Method{"inference", "infer:llama-3-8b"}};
+constexpr Method kMethods[] = {
+    {"grpo ppo rlhf rloo rl", "colocate:llama-3-8b,requests=32"},
+    {"dpo orpo", "train:llama-3-8b,lora=16,batch=8 (twice the pairs)"},
+    {"kto", "train:llama-3-8b,lora=16,batch=4"},
+    {"sft finetune pretrain", "train:llama-3-8b,batch=4"},
+    {"lora", "train:llama-3-8b,lora=16"},
+    {"qlora", "train:llama-3-8b,lora=16,quantize=nf4"},
+    {"fsdp", "train:llama-3-8b,dp=8,fsdp=2"},
+    {"deepspeed", "train:llama-3-8b,dp=8,zero=3"},
+    {"vllm sglang tgi", "serve:llama-3-8b"},
+    {"generate inference", "infer:llama-3-8b"},
+};
 
 // A model alone does not say what is done with it. Only behind an owner's name may it have more
 // words than ours: a trace's name may begin with a model's.
@@ -149,8 +141,10 @@ void refuse_model(std::string_view text) {
 }
 
 void refuse_method(std::string_view name, std::string_view text) {
-  const auto* method = std::ranges::find(kMethods, name, &Method::name);
-  if (method == kMethods.end()) return;
+  const auto* method = std::ranges::find_if(kMethods, [&](const Method& one) {
+    return std::ranges::count(words_of(one.names), name) > 0;
+  });
+  if (method == std::end(kMethods)) return;
   std::string typed(method->typed);
   constexpr std::string_view kModel = "llama-3-8b";
   const std::string_view model =

@@ -12,7 +12,7 @@
 #include "workloads/model/generation.h"
 #include "workloads/model/kv_cache.h"
 #include "workloads/model/transformer.h"
-#include "workloads/programs/assisted.h"
+#include "workloads/programs/infer_options.h"
 #include "workloads/trace/coroutine_program.h"
 
 namespace allocmark {
@@ -34,14 +34,14 @@ struct Reader {
 
 class Assisted {
  public:
-  using Config = AssistedConfig;
-  Assisted(const AssistedConfig& config, std::uint64_t seed, EventBatch* batch)
+  using Config = InferConfig;
+  Assisted(const InferConfig& config, std::uint64_t seed, EventBatch* batch)
       : config_(config),
         random_(seed),
         batch_(batch),
         pool_(std::make_unique<TensorPool>(batch)),
-        target_(std::make_unique<Reader>(config.target, pool_.get())),
-        draft_(std::make_unique<Reader>(config.draft, pool_.get())),
+        target_(std::make_unique<Reader>(config.setup, pool_.get())),
+        draft_(std::make_unique<Reader>(config.draft->setup, pool_.get())),
         target_ids_(&target_->model.tape(), false),
         draft_ids_(&draft_->model.tape(), false) {
     // The draft reads first; both use the same handles.
@@ -63,7 +63,7 @@ class Assisted {
   void end_target_pass(Var logits);
   void count_right();
 
-  AssistedConfig config_;
+  InferConfig config_;
   Random random_;
   EventBatch* batch_;
   std::unique_ptr<TensorPool> pool_;
@@ -134,7 +134,7 @@ void Assisted::begin_request() {
 
 // The last token of an answer is never guessed.
 void Assisted::begin_round() {
-  guess_count_ = std::min(config_.draft_tokens, length_end_ - length_ - 1);
+  guess_count_ = std::min(config_.draft->tokens, length_end_ - length_ - 1);
   guess_ = 0;
   is_round_over_ = false;
   if (guess_count_ == 0) {
@@ -161,7 +161,7 @@ void Assisted::end_draft_pass(Var logits) {
     return;
   }
   draft_ids_.end();
-  candidate_scores_ = make(guess_count_ * config_.target.model.vocabulary * 4);
+  candidate_scores_ = make(guess_count_ * config_.setup.model.vocabulary * 4);
   scores_.clear();
   begin_pass(target_.get(), is_first_ ? length_ + guess_count_ : guess_count_ + 1,
              length_ + guess_count_);
@@ -197,7 +197,7 @@ void Assisted::count_right() {
     const Tensor count = make(8);
   }
   std::uint64_t right = 0;
-  while (right < guess_count_ && random_.below(100) < config_.accept_percent) ++right;
+  while (right < guess_count_ && random_.below(100) < config_.draft->accept_percent) ++right;
   length_ = std::min(length_ + right + 1, length_end_);
   ids_ = make(length_ * 8);
 }
@@ -205,7 +205,7 @@ void Assisted::count_right() {
 }  // namespace
 
 std::unique_ptr<EventSource> make_assisted(Parameters& parameters, const GeneratedTraits& traits,
-                                           const AssistedConfig& config) {
+                                           const InferConfig& config) {
   return make_running<Assisted>(parameters, traits, config);
 }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +16,6 @@
 #include "workloads/model/kv_cache.h"
 #include "workloads/model/lengths.h"
 #include "workloads/model/transformer.h"
-#include "workloads/programs/assisted.h"
 #include "workloads/programs/infer_options.h"
 #include "workloads/trace/coroutine_program.h"
 
@@ -278,20 +276,8 @@ bool Inference::next_token() {
 
 std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t seed) {
   const InferConfig config = read_infer_config(parameters);
-  AssistedConfig assisted;
-  const std::optional<TransformerSetup> draft =
-      config.setup.model.generates() ? read_draft(parameters, config) : std::nullopt;
-  if (draft) {
-    assisted = {.target = config.setup,
-                .draft = *draft,
-                .lengths = config.lengths,
-                .sequences = config.sequences,
-                .request_count = config.request_count};
-    assisted.draft_tokens = parameters.number("draft_tokens", 5, {1, 64});
-    assisted.accept_percent = parameters.number("accept_percent", 70, {0, 100});
-  }
   const GeneratedTraits traits{.name = "infer-" + parameters.variant(), .seed = seed};
-  if (draft) return make_assisted(parameters, traits, assisted);
+  if (config.draft) return make_assisted(parameters, traits, config);
   return make_running<Inference>(parameters, traits, config);
 }
 

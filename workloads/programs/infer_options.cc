@@ -22,16 +22,14 @@ void read_generation(Parameters& parameters, std::uint64_t longest, InferConfig*
     config->lengths.generated_max =
         parameters.number("generated_max", has_limit ? left : 2048, {0, left});
   }
-  config->kv_mode =
-      static_cast<KvMode>(parameters.choice("kv", {"concat", "preallocated", "paged"}));
+  config->kv_mode = parameters.pick<KvMode>("kv", {"concat", "preallocated", "paged"});
   config->beams = parameters.number("beams", 1, {1, 64});
   config->setup.copies_experts = config->beams == 1;  // so does generate()
   parameters.refuse_if(config->beams > 1 && config->kv_mode != KvMode::Concat, "beams",
                        "1 without kv=concat, the cache that beams reorder", config->beams);
   if (config->setup.model.family == ModelFamily::T5) {
     parameters.refuse_if(config->beams > 1, "beams", "1 for T5 models", config->beams);
-    parameters.refuse_if(config->kv_mode != KvMode::Concat, "kv", "concat for T5 models",
-                         config->kv_mode == KvMode::Paged ? "paged" : "preallocated");
+    parameters.refuse_if(config->kv_mode != KvMode::Concat, "kv", "concat for T5 models");
   }
   config->samples = parameters.flag("sample", false);
   parameters.refuse_if(config->samples && config->beams > 1, "sample", "0 with beams above 1", 1);
@@ -45,8 +43,7 @@ void read_lengths(Parameters& parameters, InferConfig* config) {
     lengths.context_max = model.positions;
     return;
   }
-  lengths.source =
-      static_cast<LengthSource>(parameters.choice("lengths", {"conv", "code", "lognormal"}));
+  lengths.source = parameters.pick<LengthSource>("lengths", {"conv", "code", "lognormal"});
   // Learned positions bound prompt and answer together; by default they share them evenly.
   const bool has_limit = model.positions > 0;
   const std::uint64_t longest = has_limit ? model.positions : 131'072;
@@ -78,28 +75,26 @@ void read_padding(Parameters& parameters, InferConfig* config) {
 void read_prompt_images(Parameters& parameters, InferConfig* config) {
   TransformerSetup& setup = config->setup;
   if (!setup.model.has_llama_products()) return;
-  const std::string name = read_vision_model(parameters, &setup);
-  if (name.empty()) return;
+  if (!read_vision_model(parameters, &setup)) return;
   parameters.refuse_if(config->beams > 1 || config->padded || config->kv_mode != KvMode::Concat ||
                            config->bits != WeightBits::Whole || setup.head_ranks > 1,
-                       "vision", "none, or beams=1, padding=0, kv=concat, quantize=none and tp=1",
-                       name);
+                       "vision", "none, or beams=1, padding=0, kv=concat, quantize=none and tp=1");
   check_vision_lengths(parameters, setup, config->sequences);
 }
 
-}  // namespace
-
-std::optional<TransformerSetup> read_draft(Parameters& parameters, const InferConfig& config) {
+// A draft model by its name, with dimensions of its own; nothing where the key is not given.
+std::optional<DraftConfig> read_draft(Parameters& parameters, const InferConfig& config) {
   std::vector<std::string> names = {"none"};
   for (const std::string& name : model_names()) names.push_back(name);
   const std::size_t choice = parameters.choice("draft", names);
   if (choice == 0) return std::nullopt;
-  TransformerSetup draft = config.setup;
+  DraftConfig own{.setup = config.setup};
+  TransformerSetup& draft = own.setup;
   draft.model = model_shapes()[choice - 1];
   const ModelFamily family = config.setup.model.family;
   parameters.refuse_if(
       (family != ModelFamily::Gpt2 && family != ModelFamily::Llama) || draft.model.family != family,
-      "draft", "a model of the same family, gpt2 or llama", names[choice]);
+      "draft", "a model of the same family, gpt2 or llama");
   draft.model.vocabulary = config.setup.model.vocabulary;
   read_draft_shape(parameters, &draft.model);
   const bool one_by_one = config.batch_max == 1 && config.batches == std::vector<std::uint64_t>{0};
@@ -110,10 +105,13 @@ std::optional<TransformerSetup> read_draft(Parameters& parameters, const InferCo
                        "draft",
                        "batch=1, beams=1, sample=0, kv=concat, padding=0, tp=1, vision=none, "
                        "quantize=none, no batches and no answers, as "
-                       "transformers does",
-                       names[choice]);
-  return draft;
+                       "transformers does");
+  own.tokens = parameters.number("draft_tokens", 5, {1, 64});
+  own.accept_percent = parameters.number("accept_percent", 70, {0, 100});
+  return own;
 }
+
+}  // namespace
 
 InferConfig read_infer_config(Parameters& parameters) {
   InferConfig config;
@@ -124,9 +122,8 @@ InferConfig read_infer_config(Parameters& parameters) {
   refuse_trained_only(parameters, setup.model);
   setup.training = false;
   setup.autocast = false;
-  const std::vector<std::string> weight_bits = {"none", "nf4", "int8", "int4"};
   if (setup.model.family == ModelFamily::Llama) {
-    config.bits = static_cast<WeightBits>(parameters.choice("quantize", weight_bits));
+    config.bits = parameters.pick<WeightBits>("quantize", {"none", "nf4", "int8", "int4"});
   }
   setup.head_ranks = read_tensor_ranks(parameters, &setup.model);
   parameters.refuse_if(setup.head_ranks > 1 && setup.model.joint_products, "tp",
@@ -134,15 +131,14 @@ InferConfig read_infer_config(Parameters& parameters) {
   const bool fp32 = parameters.choice("precision", {"bf16", "fp32"}) == 1;
   setup.wide_bytes = setup.narrow_bytes = fp32 ? 4 : 2;
   parameters.refuse_if(config.bits != WeightBits::Whole && fp32, "quantize",
-                       "none where precision=fp32",
-                       weight_bits[static_cast<std::size_t>(config.bits)]);
+                       "none where precision=fp32");
   read_experts(parameters, 0, &setup);
   setup.fused_attention = parameters.choice("attention", {"fused", "eager"}) == 0;
   if (setup.model.family == ModelFamily::Vit) {
     const bool is_timm = parameters.choice("implementation", {"transformers", "timm"}) == 1;
     if (is_timm) setup.implementation = Implementation::Timm;
     parameters.refuse_if(is_timm && !setup.fused_attention, "attention",
-                         "fused where implementation=timm", "eager");
+                         "fused where implementation=timm");
   }
   setup.kernels = parameters.flag("kernels", false);
   // All ranks do the same; a job names them.
@@ -155,6 +151,7 @@ InferConfig read_infer_config(Parameters& parameters) {
   read_lengths(parameters, &config);
   read_padding(parameters, &config);
   read_prompt_images(parameters, &config);
+  if (setup.model.generates()) config.draft = read_draft(parameters, config);
   return config;
 }
 

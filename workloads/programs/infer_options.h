@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -10,12 +11,21 @@
 #include "workloads/model/kv_cache.h"
 #include "workloads/model/lengths.h"
 #include "workloads/model/setup.h"
+#include "workloads/trace/generated_source.h"
 #include "workloads/trace/parameters.h"
 
 namespace allocmark {
 
+// A draft model that guesses tokens.
+struct DraftConfig {
+  TransformerSetup setup;
+  std::uint64_t tokens = 5;           // guessed in a round
+  std::uint64_t accept_percent = 70;  // chance of each guess to be right, given those before it
+};
+
 struct InferConfig {
   TransformerSetup setup;
+  std::optional<DraftConfig> draft;
   LengthSettings lengths;
   KvMode kv_mode = KvMode::Concat;
   std::uint64_t request_count = 64;
@@ -30,11 +40,12 @@ struct InferConfig {
   bool full_batches = true;             // else 1 to batch_max requests, as they happened to arrive
 };
 
-// Reads every key of infer but those of a draft model.
+// Reads every key of infer but `events`.
 [[nodiscard]] InferConfig read_infer_config(Parameters& parameters);
 
-// A draft model by its name, with dimensions of its own; nothing where the key is not given.
-[[nodiscard]] std::optional<TransformerSetup> read_draft(Parameters& parameters,
+// infer with a draft model.
+[[nodiscard]] std::unique_ptr<EventSource> make_assisted(Parameters& parameters,
+                                                         const GeneratedTraits& traits,
                                                          const InferConfig& config);
 
 }  // namespace allocmark

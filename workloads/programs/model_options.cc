@@ -182,14 +182,13 @@ void read_meetings(Parameters& parameters, std::uint64_t rank_count, Transformer
   parameters.refuse("collectives", "0 where there is one rank: it meets nobody", 1);
 }
 
-std::string read_vision_model(Parameters& parameters, TransformerSetup* setup) {
+bool read_vision_model(Parameters& parameters, TransformerSetup* setup) {
   const std::vector<std::string> names = {"none", "vit-base", "vit-large", "vit-huge"};
   const std::size_t choice = parameters.choice("vision", names);
-  if (choice == 0) return "";
   for (const ModelShape& shape : model_shapes()) {
     if (shape.name == names[choice]) setup->vision = shape;
   }
-  return names[choice];
+  return choice > 0;
 }
 
 void check_vision_lengths(Parameters& parameters, const TransformerSetup& setup,

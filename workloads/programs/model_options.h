@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "workloads/model/setup.h"
@@ -33,8 +32,8 @@ void read_experts(Parameters& parameters, std::uint64_t token_count, Transformer
 // how many there are.
 void read_meetings(Parameters& parameters, std::uint64_t rank_count, TransformerSetup* setup);
 
-// Key vision: the ViT that sees images beside a Llama; empty: none.
-[[nodiscard]] std::string read_vision_model(Parameters& parameters, TransformerSetup* setup);
+// Key vision: the ViT that sees images beside a Llama; false where there is none.
+[[nodiscard]] bool read_vision_model(Parameters& parameters, TransformerSetup* setup);
 // An image's patches have to fit into every text; 0 is a length that is not given.
 void check_vision_lengths(Parameters& parameters, const TransformerSetup& setup,
                           const std::vector<std::uint64_t>& lengths);

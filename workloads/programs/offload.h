@@ -11,16 +11,9 @@
 namespace allocmark {
 
 // Each reads its keys and makes its source; what they do stands at their definitions.
-[[nodiscard]] std::unique_ptr<EventSource> make_offload_optimizer(Parameters& parameters,
-                                                                  std::uint64_t seed);
-[[nodiscard]] std::unique_ptr<EventSource> make_offload_checkpoint(Parameters& parameters,
-                                                                   std::uint64_t seed);
-[[nodiscard]] std::unique_ptr<EventSource> make_offload_loader(Parameters& parameters,
-                                                               std::uint64_t seed);
-[[nodiscard]] std::unique_ptr<EventSource> make_offload_kv_cache(Parameters& parameters,
-                                                                 std::uint64_t seed);
-[[nodiscard]] std::unique_ptr<EventSource> make_offload_weights(Parameters& parameters,
-                                                                std::uint64_t seed);
+using OffloadMaker = std::unique_ptr<EventSource>(Parameters& parameters, std::uint64_t seed);
+OffloadMaker make_offload_optimizer, make_offload_checkpoint, make_offload_loader,
+    make_offload_kv_cache, make_offload_weights;
 
 inline constexpr std::uint32_t kCopyStream = 1;  // of copies that run beside the computation
 

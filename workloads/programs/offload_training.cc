@@ -286,8 +286,7 @@ void StagedCheckpoint::save_through_buffer(const Tensor& tensor, std::size_t ind
 
 std::unique_ptr<EventSource> make_offload_optimizer(Parameters& parameters, std::uint64_t seed) {
   OffloadedOptimizerConfig config;
-  config.library =
-      static_cast<OffloadLibrary>(parameters.choice("library", {"fsdp", "torchao", "deepspeed"}));
+  config.library = parameters.pick<OffloadLibrary>("library", {"fsdp", "torchao", "deepspeed"});
   config.layers = read_layer_tensors(parameters);
   config.rank_count = parameters.number("ranks", 1, {1, 1024});
   if (config.library != OffloadLibrary::Deepspeed)
@@ -305,7 +304,7 @@ std::unique_ptr<EventSource> make_offload_checkpoint(Parameters& parameters, std
   StagedCheckpointConfig config;
   config.layers = read_layer_tensors(parameters);
   config.copy_count = 1 + parameters.number("states", 2, {0, 8});
-  config.staging = static_cast<Staging>(parameters.choice("staging", {"kept", "fresh", "buffers"}));
+  config.staging = parameters.pick<Staging>("staging", {"kept", "fresh", "buffers"});
   if (config.staging == Staging::Buffers) {
     config.buffer_count = parameters.number("buffers", 2, {1, 256});
     config.buffer_bytes =

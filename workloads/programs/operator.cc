@@ -238,8 +238,7 @@ std::unique_ptr<EventSource> make_operator(Parameters& parameters, std::uint64_t
                          config.what == Operator::LinearCrossEntropy;
   config.by_liger = parameters.choice("by", has_liger ? std::vector<std::string>{"torch", "liger"}
                                                       : std::vector<std::string>{"torch"}) == 1;
-  config.mode =
-      static_cast<OperatorMode>(parameters.choice("mode", {"full", "forward", "backward"}));
+  config.mode = parameters.pick<OperatorMode>("mode", {"full", "forward", "backward"});
   config.row_count = parameters.number("rows", 4096, {1, 1'048'576});
   config.hidden = parameters.number("hidden", 4096, {1, 1'048'576});
   config.width = parameters.choice("precision", {"bf16", "fp32"}) == 0 ? 2 : 4;

@@ -68,13 +68,12 @@ void read_compile(Parameters& parameters, TrainConfig* config) {
   if (!is_gpt2 && !is_llama) return;
   std::vector<std::string> names = {"none", "inductor"};
   if (is_llama) names.push_back("inductor_layers");
-  const std::size_t kind = parameters.choice("compile", names);
-  setup.compiled = static_cast<Compiled>(kind);
+  setup.compiled = parameters.pick<Compiled>("compile", names);
   if (setup.compiled == Compiled::None) return;
   std::string wanted = obstacle_of_all(*config);
   if (wanted.empty()) wanted = is_gpt2 ? obstacle_of_gpt2(*config) : obstacle_of_llama(*config);
   if (wanted.empty() && setup.compiled == Compiled::Whole) wanted = obstacle_of_whole(*config);
-  parameters.refuse_if(!wanted.empty(), "compile", "none, or " + wanted, names[kind]);
+  parameters.refuse_if(!wanted.empty(), "compile", "none, or " + wanted);
 }
 
 }  // namespace allocmark

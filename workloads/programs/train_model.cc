@@ -11,21 +11,19 @@
 namespace allocmark {
 
 void read_implementation(Parameters& parameters, TransformerSetup* setup) {
-  const std::vector<std::string> names = {"transformers", "megatron", "timm"};
-  const std::size_t kind = parameters.choice("implementation", names);
-  setup->implementation = static_cast<Implementation>(kind);
+  setup->implementation =
+      parameters.pick<Implementation>("implementation", {"transformers", "megatron", "timm"});
   const ModelFamily family = setup->model.family;
   const bool is_llama = setup->model.is_plain_llama();
   const bool is_megatron = setup->implementation == Implementation::Megatron;
   parameters.refuse_if(is_megatron && setup->model.expert_count > 0, "implementation",
                        "transformers for models with experts: Megatron-LM's router and grouped "
                        "products are not generated. zero=1 is nearest; add 4 bytes for each "
-                       "parameter on the rank, Megatron's gradients (FIDELITY.md)",
-                       names[kind]);
+                       "parameter on the rank, Megatron's gradients (FIDELITY.md)");
   parameters.refuse_if(is_megatron && family != ModelFamily::Gpt2 && !is_llama, "implementation",
-                       "transformers for BERT, Qwen, Gemma, Phi, T5 and ViT models", names[kind]);
+                       "transformers for BERT, Qwen, Gemma, Phi, T5 and ViT models");
   parameters.refuse_if(setup->implementation == Implementation::Timm && family != ModelFamily::Vit,
-                       "implementation", "transformers, or timm for ViT models", names[kind]);
+                       "implementation", "transformers, or timm for ViT models");
 }
 
 // Blocks whose attention sees only the last tokens, and where there are others between them.
@@ -47,7 +45,7 @@ void read_products(Parameters& parameters, TrainConfig* config) {
   if (!model.has_llama_products() || config->is_megatron()) return;
   setup.float8 = parameters.choice("products", {"own", "fp8"}) == 1;
   if (!setup.float8) return;
-  const auto refuse = [&](const char* wanted) { parameters.refuse("products", wanted, "fp8"); };
+  const auto refuse = [&](const char* wanted) { parameters.refuse("products", wanted); };
   if (model.qkv_bias) refuse("own for models whose products have biases");
   if (setup.autocast || setup.wide_bytes != 2) refuse("own where precision is not bf16");
   if (config->lora.rank > 0) refuse("own where lora is given");
@@ -67,11 +65,9 @@ void read_liger(Parameters& parameters, TrainConfig* config) {
   TransformerSetup& setup = config->setup;
   const bool is_llama = setup.model.has_llama_products() && !setup.model.gemma;
   if (!is_llama || config->is_megatron()) return;
-  const std::vector<std::string> names = {"none", "blocks", "all"};
-  const std::size_t kind = parameters.choice("liger", names);
-  setup.liger = static_cast<LigerParts>(kind);
+  setup.liger = parameters.pick<LigerParts>("liger", {"none", "blocks", "all"});
   if (setup.liger == LigerParts::None) return;
-  const auto refuse = [&](const char* wanted) { parameters.refuse("liger", wanted, names[kind]); };
+  const auto refuse = [&](const char* wanted) { parameters.refuse("liger", wanted); };
   if (setup.parallel.tensor * setup.parallel.context > 1) refuse("none where tp or cp is above 1");
   if (setup.float8) refuse("none where products=fp8");
   if (setup.model.head_norms) refuse("none for Qwen 3, whose norms of heads it fuses, too");
@@ -85,10 +81,9 @@ void read_vision(Parameters& parameters, TrainConfig* config) {
   TransformerSetup& setup = config->setup;
   const bool is_llama = setup.model.has_llama_products() && !setup.model.gemma;
   if (!is_llama || config->is_megatron()) return;
-  const std::string name = read_vision_model(parameters, &setup);
-  if (name.empty()) return;
+  if (!read_vision_model(parameters, &setup)) return;
   setup.vision_frozen = parameters.flag("vision_frozen", true);
-  const auto refuse = [&](const char* wanted) { parameters.refuse("vision", wanted, name); };
+  const auto refuse = [&](const char* wanted) { parameters.refuse("vision", wanted); };
   if (setup.parallel.rank_count() > 1) refuse("none where tp, pp, cp or dp is above 1");
   if (config->checkpointed || setup.recomputes_attention) refuse("none where checkpoint is given");
   if (config->lora.rank > 0) refuse("none where lora is given");
@@ -102,7 +97,7 @@ void read_mask(Parameters& parameters, TrainConfig* config) {
   config->given_mask = mask > 0;
   config->padded = mask == 2;
   parameters.refuse_if(config->given_mask && config->setup.parallel.pipeline > 1, "attention_mask",
-                       "none where pp > 1", mask == 1 ? "ones" : "padding");
+                       "none where pp > 1");
 }
 
 // As transformers' DataCollatorWithFlattening packs them.

@@ -38,7 +38,7 @@ void read_lengths(Parameters& parameters, TrainConfig* config) {
 void read_precision(Parameters& parameters, TrainConfig* config) {
   TransformerSetup& setup = config->setup;
   if (config->is_megatron()) {
-    static_cast<void>(parameters.choice("precision", {"bf16"}));
+    parameters.pick<void>("precision", {"bf16"});
     setup.autocast = false;
     setup.wide_bytes = setup.narrow_bytes = 2;
     return;
@@ -64,7 +64,7 @@ void read_attention(Parameters& parameters, TrainConfig* config) {
   config->setup.fused_attention = (kind == 0) != is_megatron;
   parameters.refuse_if(
       config->setup.implementation == Implementation::Timm && !config->setup.fused_attention,
-      "attention", "fused where implementation=timm", "eager");
+      "attention", "fused where implementation=timm");
 }
 
 void read_checkpoint(Parameters& parameters, TrainConfig* config) {
@@ -73,7 +73,7 @@ void read_checkpoint(Parameters& parameters, TrainConfig* config) {
   config->checkpointed = kind == 1 || kind == 3;
   config->keeps_products = kind == 3;
   parameters.refuse_if(config->keeps_products && config->is_megatron(), "checkpoint",
-                       "none, full or selective where implementation=megatron", "keep_products");
+                       "none, full or selective where implementation=megatron");
   config->setup.recomputes_attention = kind == 2;
   if (!config->checkpointed) return;
   config->reentrant = config->is_megatron();
@@ -93,43 +93,38 @@ void read_checkpoint(Parameters& parameters, TrainConfig* config) {
 
 // Where gradients lie in buffers of the wrapper's own, zero_grad is not the program's to call.
 void read_zero_grad(Parameters& parameters, TrainConfig* config) {
-  const std::vector<std::string> names = {"after_step", "before_backward", "zeros", "never"};
-  const std::size_t kind = parameters.choice("zero_grad", names);
-  config->zero_grad = static_cast<ZeroGrad>(kind);
+  config->zero_grad =
+      parameters.pick<ZeroGrad>("zero_grad", {"after_step", "before_backward", "zeros", "never"});
   if (config->zero_grad == ZeroGrad::AfterStep) return;
   using enum DataParallelKind;
   const DataParallelSettings& own = config->data_parallel;
   const bool is_deepspeed = own.kind == Zero1 || own.kind == Zero2 || own.kind == Zero3;
   parameters.refuse_if(config->is_megatron(), "zero_grad",
-                       "after_step where implementation=megatron", names[kind]);
+                       "after_step where implementation=megatron");
   parameters.refuse_if(is_deepspeed, "zero_grad",
-                       "after_step where zero is given: DeepSpeed's step does it", names[kind]);
+                       "after_step where zero is given: DeepSpeed's step does it");
   parameters.refuse_if(own.kind == Fsdp1 && config->zero_grad == ZeroGrad::BeforeBackward,
-                       "zero_grad", "after_step, zeros or never where fsdp=1", names[kind]);
+                       "zero_grad", "after_step, zeros or never where fsdp=1");
   parameters.refuse_if(own.bucket_view, "bucket_view", "0 where zero_grad is not after_step", 1);
 }
 
 void read_offload(Parameters& parameters, TrainConfig* config) {
-  const std::vector<std::string> names = {"none", "states", "gradients"};
-  const std::size_t kind = parameters.choice("offload", names);
-  config->offload = static_cast<Offload>(kind);
+  config->offload = parameters.pick<Offload>("offload", {"none", "states", "gradients"});
   if (config->offload == Offload::None) return;
   using enum DataParallelKind;
   DataParallelSettings& own = config->data_parallel;
   const bool is_deepspeed = own.kind == Zero1 || own.kind == Zero2 || own.kind == Zero3;
   parameters.refuse_if(config->is_megatron() || (own.kind != None && !is_deepspeed), "offload",
-                       "none, or implementation=transformers with dp=1 or DeepSpeed's zero",
-                       names[kind]);
+                       "none, or implementation=transformers with dp=1 or DeepSpeed's zero");
   parameters.refuse_if(is_deepspeed && config->offload == Offload::Gradients, "offload",
-                       "states where zero is given: DeepSpeed's gradients go too", names[kind]);
+                       "states where zero is given: DeepSpeed's gradients go too");
   own.offloads = is_deepspeed;
   parameters.refuse_if(
       config->offload == Offload::Gradients && config->zero_grad != ZeroGrad::AfterStep, "offload",
-      "none or states where zero_grad is not after_step", names[kind]);
+      "none or states where zero_grad is not after_step");
   parameters.refuse_if(config->clips && (is_deepspeed || config->offload == Offload::Gradients),
                        "clip", "0 where gradients are on the host", 1);
-  parameters.refuse_if(config->scales_loss, "offload", "none where precision=fp16_autocast",
-                       names[kind]);
+  parameters.refuse_if(config->scales_loss, "offload", "none where precision=fp16_autocast");
 }
 
 void read_loss(Parameters& parameters, TrainConfig* config) {
@@ -147,16 +142,16 @@ void read_loss(Parameters& parameters, TrainConfig* config) {
   parameters.refuse_if(config->loss_chunks > 1, "loss_chunks", "1 where liger=all",
                        config->loss_chunks);
   parameters.refuse_if(needs_scores, "liger",
-                       "none or blocks where eval_every or keep_outputs is given", "all");
+                       "none or blocks where eval_every or keep_outputs is given");
 }
 
 void read_optimizer(Parameters& parameters, TrainConfig* config) {
   if (config->is_megatron()) {  // its own, fused
-    static_cast<void>(parameters.choice("optimizer", {"adamw"}));
+    parameters.pick<void>("optimizer", {"adamw"});
   } else {
-    config->optimizer = static_cast<OptimizerKind>(
-        parameters.choice("optimizer", {"adamw", "adamw_fused", "sgd", "adamw_loop", "sgd_momentum",
-                                        "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit"}));
+    config->optimizer = parameters.pick<OptimizerKind>(
+        "optimizer", {"adamw", "adamw_fused", "sgd", "adamw_loop", "sgd_momentum", "adamw_8bit",
+                      "paged_adamw_8bit", "paged_adamw_32bit"});
   }
   config->clips = parameters.flag("clip", false);
   parameters.refuse_if(config->is_megatron() && config->clips, "clip",
@@ -164,34 +159,30 @@ void read_optimizer(Parameters& parameters, TrainConfig* config) {
   read_zero_grad(parameters, config);
   read_offload(parameters, config);
   if (!is_paged(config->optimizer)) return;
-  const std::string& given = *parameters.given("optimizer");
   parameters.refuse_if(config->data_parallel.kind > DataParallelKind::Ddp, "optimizer",
-                       "one that is not paged where zero or fsdp is given", given);
+                       "one that is not paged where zero or fsdp is given");
   parameters.refuse_if(config->offload != Offload::None, "optimizer",
-                       "one that is not paged where offload is given", given);
+                       "one that is not paged where offload is given");
 }
 
 void read_model_state(Parameters& parameters, TrainConfig* config) {
   config->save_every = parameters.number("save_every", 0, {0, 1'000'000});
   if (config->save_every > 0) {
-    config->save = static_cast<SaveKind>(parameters.choice("save", {"plain", "cast", "gathered"}));
+    config->save = parameters.pick<SaveKind>("save", {"plain", "cast", "gathered"});
     const DataParallelKind kind = config->data_parallel.kind;
     const bool sharded = kind == DataParallelKind::Zero3 || kind == DataParallelKind::Fsdp1 ||
                          kind == DataParallelKind::Fsdp2;
     parameters.refuse_if(config->save == SaveKind::Gathered && !sharded, "save",
-                         "plain or cast where parameters are whole (zero=3, fsdp)", "gathered");
+                         "plain or cast where parameters are whole (zero=3, fsdp)");
     parameters.refuse_if(config->save == SaveKind::Cast && sharded, "save",
-                         "plain or gathered where parameters are sharded", "cast");
+                         "plain or gathered where parameters are sharded");
     parameters.refuse_if(
         config->save == SaveKind::Cast && config->setup.wide_bytes == 2 && config->lora.rank == 0,
-        "save", "plain where parameters have two bytes already", "cast");
+        "save", "plain where parameters have two bytes already");
   }
-  const std::vector<std::string> names = {"none", "host", "device"};
-  const std::size_t resume = parameters.choice("resume", names);
-  config->resume = static_cast<ResumeKind>(resume);
+  config->resume = parameters.pick<ResumeKind>("resume", {"none", "host", "device"});
   if (config->resume == ResumeKind::None) return;
-  parameters.refuse_if(config->is_megatron(), "resume", "none where implementation=megatron",
-                       names[resume]);
+  parameters.refuse_if(config->is_megatron(), "resume", "none where implementation=megatron");
   config->resume_at =
       parameters.number("resume_at", 0, {0, std::max<std::uint64_t>(config->step_count, 1) - 1});
 }
@@ -239,35 +230,33 @@ void read_lora(Parameters& parameters, TrainConfig* config) {
   config->lora.dropout = parameters.flag("lora_dropout", false);
   if (!model.is_llama_like()) return;
   if (model.family == ModelFamily::Llama) {
-    config->lora.targets = static_cast<LoraTargets>(
-        parameters.choice("lora_targets", {"qv", "attention", "mlp", "all"}));
+    config->lora.targets =
+        parameters.pick<LoraTargets>("lora_targets", {"qv", "attention", "mlp", "all"});
   }
   config->lora.trains_tables = parameters.choice("lora_trains", {"adapters", "embeddings"}) == 1;
-  config->lora.bits = static_cast<WeightBits>(parameters.choice("quantize", {"none", "nf4"}));
+  config->lora.bits = parameters.pick<WeightBits>("quantize", {"none", "nf4"});
   parameters.refuse_if(config->lora.bits != WeightBits::Whole && config->setup.wide_bytes != 2,
-                       "quantize", "none, or precision=bf16 or bf16_weights_autocast", "nf4");
+                       "quantize", "none, or precision=bf16 or bf16_weights_autocast");
 }
 
 // What all blocks and the loss keep at once, roughly: enough to refuse what 64 bits cannot hold.
 void check_live_bytes(Parameters& parameters, const TrainConfig& config) {
   const ModelShape& model = config.setup.model;
-  const double longest = static_cast<double>(config.lengths.context_max);
-  const std::uint64_t batch = std::max(config.setup.batch, config.eval_batch);
-  const double tokens = static_cast<double>(batch) * longest;
+  const auto real = [](std::uint64_t count) { return static_cast<double>(count); };
+  const double longest = real(config.lengths.context_max);
+  const double hidden = real(model.hidden);
+  const double words = real(model.vocabulary);
+  const double tokens = real(std::max(config.setup.batch, config.eval_batch)) * longest;
   const double block =
-      tokens * (60.0 * static_cast<double>(model.hidden) + 40.0 * static_cast<double>(model.ffn) +
-                24.0 * longest * static_cast<double>(model.head_count));
-  const double matrices = static_cast<double>(model.hidden) *
-                          (4.0 * static_cast<double>(model.attention_width()) +
-                           3.0 * static_cast<double>(model.ffn) *
-                               static_cast<double>(std::max<std::uint64_t>(model.expert_count, 1)));
-  const double tables = static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
-  const double layers = static_cast<double>(model.block_count());
-  const double passes = static_cast<double>(passes_in_flight_max(config.pipeline()));
-  const double kept = config.keeps_eval_losses ? static_cast<double>(config.eval_batches) : 1.0;
-  const double live =
-      (block * layers * passes + 16.0 * tokens * static_cast<double>(model.vocabulary)) * kept +
-      24.0 * (matrices * layers + 2.0 * tables);
+      tokens * (60.0 * hidden + 40.0 * real(model.ffn) + 24.0 * longest * real(model.head_count));
+  const double experts = real(std::max<std::uint64_t>(model.expert_count, 1));
+  const double matrices =
+      hidden * (4.0 * real(model.attention_width()) + 3.0 * real(model.ffn) * experts);
+  const double layers = real(model.block_count());
+  const double passes = real(passes_in_flight_max(config.pipeline()));
+  const double kept = config.keeps_eval_losses ? real(config.eval_batches) : 1.0;
+  const double live = (block * layers * passes + 16.0 * tokens * words) * kept +
+                      24.0 * (matrices * layers + 2.0 * words * hidden);
   if (live <= kLiveBytesMax) return;
   parameters.refuse("seq",
                     "batch, seq, micro batches in flight and the model's sizes that keep "
@@ -308,8 +297,7 @@ TrainConfig read_train_config(Parameters& parameters) {
   if (setup.model.family == ModelFamily::T5) {
     config.targets = parameters.numbers("target", 128, {1, 131'072});
     setup.target = *std::max_element(config.targets.begin(), config.targets.end());
-    parameters.refuse_if(setup.recomputes_attention, "checkpoint", "none or full for T5 models",
-                         "selective");
+    parameters.refuse_if(setup.recomputes_attention, "checkpoint", "none or full for T5 models");
   }
   const bool one_length = config.sequences.size() == 1 && !config.draws_lengths;
   read_experts(parameters, one_length ? setup.batch * config.sequences.front() : 0, &setup);

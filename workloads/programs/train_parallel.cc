@@ -81,9 +81,9 @@ void check_data_parallel(Parameters& parameters, const TrainConfig& config, std:
   parameters.refuse_if(config.lora.rank > 0 && fsdp == 1, "lora",
                        "0 where fsdp=1: one flat parameter is trained or frozen", config.lora.rank);
   parameters.refuse_if(config.lora.trains_tables && zero + fsdp > 0, "lora_trains",
-                       "adapters where zero or fsdp is given", "embeddings");
+                       "adapters where zero or fsdp is given");
   parameters.refuse_if(config.lora.bits != WeightBits::Whole && zero + fsdp > 0, "quantize",
-                       "none where zero or fsdp is given", "nf4");
+                       "none where zero or fsdp is given");
 }
 
 // Hybrid sharding: replicas of the model, each in shards.
@@ -234,7 +234,7 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
   if (!own.gathers_narrow) return;
   TransformerSetup& setup = config->setup;
   parameters.refuse_if(setup.autocast || setup.wide_bytes != 4, "gathered",
-                       "same, or precision=fp32 for the shards", "bf16");
+                       "same, or precision=fp32 for the shards");
   setup.parameter_bytes = 4;
   setup.wide_bytes = setup.narrow_bytes = 2;
 }

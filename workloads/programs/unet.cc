@@ -132,8 +132,7 @@ std::unique_ptr<EventSource> make_unet(Parameters& parameters, std::uint64_t see
   config.step_count = parameters.number("steps", 4, {1, 1'000'000});
   setup.autocast = parameters.choice("precision", {"bf16_autocast", "fp32"}) == 0;
   setup.narrow_bytes = setup.autocast ? 2 : 4;
-  config.optimizer =
-      static_cast<OptimizerKind>(parameters.choice("optimizer", {"adamw", "adamw_fused", "sgd"}));
+  config.optimizer = parameters.pick<OptimizerKind>("optimizer", {"adamw", "adamw_fused", "sgd"});
   config.kernels = parameters.flag("kernels", false);
   return make_running<UnetTraining>(parameters, {.name = "unet", .seed = seed}, config);
 }

@@ -23,9 +23,9 @@ ModelShape read_draft(Parameters& parameters, const ModelShape& target) {
   if (choice == 0) return {};
   ModelShape draft = model_shapes()[choice - 1];
   parameters.refuse_if(draft.family == ModelFamily::Bert, "draft",
-                       "a model that generates, gpt2 or llama", names[choice]);
+                       "a model that generates, gpt2 or llama");
   parameters.refuse_if(draft.family != target.family, "draft",
-                       "a model of the same family, which has the same words", names[choice]);
+                       "a model of the same family, which has the same words");
   // Both speak the same words.
   draft.vocabulary = target.vocabulary;
   return draft;
@@ -47,7 +47,7 @@ void read_limits(Parameters& parameters, ServeConfig* config) {
 void read_drafting(Parameters& parameters, ServeConfig* config) {
   const ModelShape draft = read_draft(parameters, config->target.model);
   if (draft.layer_count == 0) return;
-  parameters.refuse_if(config->target.ranks > 1, "draft", "none where tp is above 1", draft.name);
+  parameters.refuse_if(config->target.ranks > 1, "draft", "none where tp is above 1");
   config->draft = config->target;
   config->draft->model = draft;
   config->limits.draft_tokens = parameters.number("draft_tokens", 4, {1, 64});
@@ -90,9 +90,7 @@ void read_graphs(Parameters& parameters, ServeConfig* config) {
   GraphSettings& graphs = config->graphs;
   const std::size_t choice = parameters.choice("graphs", {"none", "shared", "own"});
   if (choice == 0) return;
-  const auto refuse = [&](const std::string& wanted) {
-    parameters.refuse("graphs", wanted, choice == 1 ? "shared" : "own");
-  };
+  const auto refuse = [&](const char* wanted) { parameters.refuse("graphs", wanted); };
   if (config->target.kv_mode != KvMode::Paged) refuse("none, or kv=paged");
   if (config->limits.beams > 1) refuse("none, or beams=1");
   if (config->draft) refuse("none, or draft=none");
@@ -107,8 +105,8 @@ void read_graphs(Parameters& parameters, ServeConfig* config) {
 
 ArrivalSettings read_arrivals(Parameters& parameters) {
   ArrivalSettings arrivals;
-  arrivals.source = static_cast<ArrivalSource>(
-      parameters.choice("arrivals", {"poisson", "gamma", "code", "conv"}));
+  arrivals.source =
+      parameters.pick<ArrivalSource>("arrivals", {"poisson", "gamma", "code", "conv"});
   const std::uint64_t own = own_rate_per_minute(arrivals.source);
   arrivals.per_minute = parameters.number("per_minute", own > 0 ? own : 120, {1, 60'000'000});
   if (arrivals.source == ArrivalSource::Gamma) {
@@ -125,8 +123,7 @@ ServingCard read_serving_card(Parameters& parameters) {
 
 LengthSettings read_lengths(Parameters& parameters, const LengthBounds& bounds) {
   LengthSettings lengths;
-  lengths.source =
-      static_cast<LengthSource>(parameters.choice("lengths", {"conv", "code", "lognormal"}));
+  lengths.source = parameters.pick<LengthSource>("lengths", {"conv", "code", "lognormal"});
   lengths.longest_percent = parameters.number("longest_percent", 0, {0, 100});
   if (lengths.source == LengthSource::Lognormal) {
     lengths.median = parameters.number("median", 90, {1, 100'000});

@@ -49,6 +49,11 @@ class Parameters {
   // The index of the value in `choices`; that of the preset where the key is not given.
   [[nodiscard]] std::size_t choice(std::string_view key, const std::vector<std::string>& choices,
                                    std::size_t preset = 0);
+  // The same of an enumeration, whose values the choices name in order.
+  template <typename Enum>
+  [[nodiscard]] Enum pick(std::string_view key, const std::vector<std::string>& choices) {
+    return static_cast<Enum>(choice(key, choices));
+  }
   // The variant, which must be one of `known`; the first one where none is given and `required` is
   // false.
   [[nodiscard]] std::size_t variant_index(std::string_view what,
@@ -66,6 +71,13 @@ class Parameters {
   [[noreturn]] void refuse(std::string_view key, std::string wanted, std::string_view got) const;
   [[noreturn]] void refuse(std::string_view key, std::string wanted, std::uint64_t got) const {
     refuse(key, std::move(wanted), std::to_string(got));
+  }
+  // The same of a key that was given, with its value.
+  [[noreturn]] void refuse(std::string_view key, std::string wanted) const {
+    refuse(key, std::move(wanted), *given(key));
+  }
+  void refuse_if(bool is_wrong, std::string_view key, std::string wanted) const {
+    if (is_wrong) refuse(key, std::move(wanted));
   }
   void refuse_if(bool is_wrong, std::string_view key, std::string wanted,
                  std::string_view got) const {
