@@ -171,7 +171,7 @@ std::unique_ptr<EventSource> make_colocate(Parameters& parameters, std::uint64_t
       std::to_string(parameters.size_bytes("kv_memory", std::uint64_t{4} << 30, {1, 1ull << 50}));
   const std::uint64_t longest = parameters.number("longest_percent", 0, {0, 100});
   const bool checkpoints = parameters.choice("checkpoint", {"full", "none"}) == 0;
-  config.sleepers = static_cast<Sleepers>(parameters.choice("sleep", {"both", "server", "none"}));
+  config.sleepers = parameters.pick<Sleepers>("sleep", {"both", "server", "none"});
   config.has_pools = parameters.choice("pools", {"none", "each"}) == 1;
   config.trims = parameters.flag("empty_cache", true);
   const std::string shape = fmt::format(

@@ -97,8 +97,4 @@ Var reduce_scatter_tokens(Tape& tape, Var input, const CollectiveGroup& group) {
       {.backward = collective_backward, .count = count, .copies_whole = group.copies_whole});
 }
 
-Var split_tokens(Tape& tape, Var input, const CollectiveGroup& group) {
-  return reduce_scatter_tokens(tape, std::move(input), group);
-}
-
 }  // namespace allocmark

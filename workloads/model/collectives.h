@@ -30,9 +30,8 @@ struct CollectiveGroup {
 [[nodiscard]] Var gather_tokens(Tape& tape, Var input, const CollectiveGroup& group);
 // All ranks' columns, where every rank goes on with the same: it keeps its part of the gradient.
 [[nodiscard]] Var gather_columns(Tape& tape, Var input, const CollectiveGroup& group);
-// The sum, of which each rank keeps its tokens; the gradient is gathered.
+// The sum, of which each rank keeps its tokens; the gradient is gathered. Of what all ranks have
+// alike a rank's tokens are copied, which asks for the same.
 [[nodiscard]] Var reduce_scatter_tokens(Tape& tape, Var input, const CollectiveGroup& group);
-// This rank's tokens of what all ranks have, copied; the gradient is gathered.
-[[nodiscard]] Var split_tokens(Tape& tape, Var input, const CollectiveGroup& group);
 
 }  // namespace allocmark

@@ -11,8 +11,7 @@
 namespace allocmark {
 namespace {
 
-constexpr std::uint64_t kFrequencies = 128;
-constexpr std::uint64_t kTimeWidth = 2 * kFrequencies;
+constexpr std::uint64_t kTimeWidth = 256;
 constexpr std::uint64_t kChannels = 4;
 
 // What a row of each image was repeated for is summed up, in the gradient's type, then cast.
@@ -109,19 +108,7 @@ void Transformer::make_dit_parameters() {
 
 // Sines and cosines of the time through two layers.
 Var Transformer::dit_time() {
-  Var frequencies = tape_.make(kFrequencies, 4);
-  for (int i = 0; i < 2; ++i) frequencies = tape_.make(kFrequencies, 4);
-  Var angles;
-  {
-    const Var exact = tape_.make(setup_.batch, 4);
-    angles = tape_.make(setup_.batch * kFrequencies, 4);
-  }
-  Var waves;
-  {
-    const Var cosine = tape_.make(setup_.batch * kFrequencies, 4);
-    const Var sine = tape_.make(setup_.batch * kFrequencies, 4);
-    waves = tape_.make(setup_.batch * kTimeWidth, 4);
-  }
+  auto [frequencies, angles, waves] = waves_of(tape_, setup_.batch, kTimeWidth);
   waves = cast(tape_, std::move(waves), setup_.wide_bytes);
   Var out = linear(tape_, waves, setup_.batch, with_bias(time_weight_));
   out = activation_of_input(tape_, std::move(out));

@@ -45,6 +45,12 @@ void narrow(Tape& tape, std::initializer_list<Var*> inputs);
 [[nodiscard]] Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count,
                             std::size_t weight, std::uint64_t hidden, bool is_permuted = false);
 
+// Sines and cosines of so many numbers, `width` of each, with what they are made of.
+struct Waves {
+  Var frequencies, angles, waves;
+};
+[[nodiscard]] Waves waves_of(Tape& tape, std::uint64_t count, std::uint64_t width);
+
 // The mean of the squared differences, with the squares and the scratch of their sum.
 [[nodiscard]] Var mean_squared_error(Tape& tape, Var predicted, const Tensor& wanted);
 // What reducing so many elements to one takes, of each of `rows`; `width`: bytes of what is

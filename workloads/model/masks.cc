@@ -143,8 +143,8 @@ void Transformer::check_all(std::uint64_t count) {
 }
 
 // Booleans of all pairs: which keys a query may see by their place, and which are no padding.
-Var Transformer::make_padding_mask(const Tensor& allowed, std::uint64_t query_count,
-                                   std::uint64_t key_count, KeysSeen seen) {
+Var Transformer::make_padding_mask(std::uint64_t query_count, std::uint64_t key_count,
+                                   KeysSeen seen) {
   const std::uint64_t pairs = seen == KeysSeen::All ? query_count : query_count * key_count;
   PairIndexes indexes(tape_, setup_.batch, query_count, key_count);
   Var one = tape_.make(1, 1);
@@ -158,7 +158,7 @@ Var Transformer::make_padding_mask(const Tensor& allowed, std::uint64_t query_co
   drop({&rows, &columns});
   Var mask = tape_.make(setup_.batch * query_count * key_count, 1);
   drop({&given, &before});
-  if (allowed) padded_mask_.reset();
+  padded_mask_.reset();
   indexes.drop();
   return mask;
 }
@@ -178,7 +178,7 @@ void Transformer::make_bidirectional_mask() {
   { const Var all = tape_.make(1, 1); }
   mask_ = {};
   if (!padded_) return;
-  mask_ = make_padding_mask({}, setup_.sequence, setup_.sequence, KeysSeen::All);
+  mask_ = make_padding_mask(setup_.sequence, setup_.sequence, KeysSeen::All);
   if (!setup_.fused_attention) mask_ = mask_numbers(std::move(mask_));
 }
 
@@ -208,7 +208,7 @@ Var Transformer::make_given_mask(KeysSeen seen) {
     check_all(setup_.batch * length);
   }
   if (is_checked && setup_.sequence > 1) check_all(setup_.batch * length);
-  Var mask = make_padding_mask(padded_mask_, setup_.sequence, key_count, seen);
+  Var mask = make_padding_mask(setup_.sequence, key_count, seen);
   return is_fused ? mask : mask_numbers(std::move(mask));
 }
 

@@ -1,5 +1,8 @@
-// The names, and what a tape writes where ranks meet.
+// What the meetings of a rank are called: members of one group use the same name, sender and
+// receiver of a pipeline too. And what a tape writes where ranks meet.
 #include "workloads/model/meetings.h"
+
+#include <string>
 
 #include "base/link_time.h"
 #include "workloads/model/tape.h"
@@ -19,8 +22,7 @@ std::uint64_t rank_at(const ParallelSetup& parallel, std::uint64_t stage) {
   return parallel.tensor_rank + parallel.tensor * piece_at(parallel, stage);
 }
 
-}  // namespace
-
+// "tensor3": the fourth group of tensor parallel ranks.
 std::string group_name(const ParallelSetup& parallel, RankGroup group) {
   switch (group) {
     case RankGroup::Tensor:
@@ -44,6 +46,7 @@ std::string group_name(const ParallelSetup& parallel, RankGroup group) {
   return "experts";
 }
 
+// "0>4": from rank 0 to rank 4; "4>0.gradient".
 std::string link_name(const ParallelSetup& parallel, const StageLink& link) {
   // Chunks of an interleaved pipeline go from the last stage to the first.
   const std::uint64_t stages = parallel.pipeline;
@@ -56,6 +59,8 @@ std::string link_name(const ParallelSetup& parallel, const StageLink& link) {
       link.sends ? own_rank + ">" + other_rank : other_rank + ">" + own_rank;
   return link.is_gradient ? from_to + ".gradient" : from_to;
 }
+
+}  // namespace
 
 void Tape::communicate(std::uint64_t size_bytes, std::uint32_t stream, RankGroup group) {
   if (stopped_) return;

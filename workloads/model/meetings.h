@@ -1,12 +1,7 @@
-// What the meetings of a rank are called: members of one group use the same name, sender and
-// receiver of a pipeline too. A rank's place in a job flows in, names flow out.
+// Whom a rank of a parallel job meets. What such a meeting is called stands in meetings.cc.
 #pragma once
 
 #include <cstdint>
-#include <string>
-
-#include "workloads/model/setup.h"
-
 namespace allocmark {
 
 // Whom a collective operation joins.
@@ -18,10 +13,5 @@ struct StageLink {
   bool sends = false;  // else it receives
   bool is_gradient = false;
 };
-
-// "tensor3": the fourth group of tensor parallel ranks.
-[[nodiscard]] std::string group_name(const ParallelSetup& parallel, RankGroup group);
-// "0>4": from rank 0 to rank 4; "4>0.gradient".
-[[nodiscard]] std::string link_name(const ParallelSetup& parallel, const StageLink& link);
 
 }  // namespace allocmark

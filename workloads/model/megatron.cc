@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/divided_up.h"
+
 namespace allocmark {
-std::uint64_t MegatronModel::padded_vocabulary(const ModelShape& model,
-                                               std::uint64_t tensor_ranks) {
-  const std::uint64_t multiple = 128 * tensor_ranks;
-  return (model.vocabulary + multiple - 1) / multiple * multiple;
-}
 
 std::size_t MegatronModel::add_weight(std::uint64_t count) {
   Parameter parameter;
@@ -31,7 +28,8 @@ std::size_t MegatronModel::add_norm() {
 void MegatronModel::make_parameters() {
   const ModelShape& model = setup_.model;
   const std::uint64_t h = model.hidden;
-  const std::uint64_t table = padded_vocabulary(model, ranks()) / ranks() * h;
+  // The vocabulary is filled up to a multiple of 128 per rank.
+  const std::uint64_t table = rounded_up(model.vocabulary, 128 * ranks()) / ranks() * h;
   if (setup_.parallel.is_first()) {
     word_table_ = add_weight(table);
     if (model.positions > 0) position_table_ = add_weight(model.positions * h);
@@ -84,7 +82,7 @@ Var MegatronModel::embed(const Tensor& tokens) {
   // Tokens before sequences; with one sequence that is the same order.
   if (setup_.batch > 1) hidden = clone(tape_, std::move(hidden));
   if (setup_.parallel.sequence) {
-    hidden = split_tokens(tape_, std::move(hidden), {.ranks = ranks()});
+    hidden = reduce_scatter_tokens(tape_, std::move(hidden), {.ranks = ranks()});
   }
   if (setup_.has_dropout()) hidden = dropout(tape_, std::move(hidden));
   return hidden;

@@ -36,11 +36,6 @@ class MegatronModel {
   [[nodiscard]] Var loss(Var hidden, const Tensor& labels);
   // Scores, softmax, dropout and mixed values; run again where only they are checkpointed.
   [[nodiscard]] Var attention_core(const Var& joint);
-  void clear() { buffer_.reset(); }
-
-  // The vocabulary is filled up to a multiple of 128 per rank.
-  [[nodiscard]] static std::uint64_t padded_vocabulary(const ModelShape& model,
-                                                       std::uint64_t tensor_ranks);
 
  private:
   struct LayerWeights {

@@ -8,6 +8,20 @@
 
 namespace allocmark {
 
+Waves waves_of(Tape& tape, std::uint64_t count, std::uint64_t width) {
+  const std::uint64_t half = width / 2;
+  Waves out{.frequencies = tape.make(half, 4), .angles = {}, .waves = {}};
+  for (int i = 0; i < 2; ++i) out.frequencies = tape.make(half, 4);
+  {
+    const Var exact = tape.make(count, 4);
+    out.angles = tape.make(count * half, 4);
+  }
+  const Var first = tape.make(count * half, 4);
+  const Var second = tape.make(count * half, 4);
+  out.waves = tape.make(count * width, 4);
+  return out;
+}
+
 Var mean_squared_error(Tape& tape, Var predicted, const Tensor& wanted) {
   if (tape.autocast()) predicted = cast(tape, std::move(predicted), 4);
   Node* node = tape.record(new_gradients, {&predicted}, {predicted.size_bytes()});

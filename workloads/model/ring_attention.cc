@@ -2,6 +2,7 @@
 // tensor.
 #include "workloads/model/ring_attention.h"
 
+#include <memory>
 #include <utility>
 
 #include "workloads/model/functions.h"
@@ -129,7 +130,7 @@ Var ring_attention(Tape& tape, Var query, Var key, Var value, const RingShape& s
                   .key_apart = key.heads_first,
                   .value_apart = value.heads_first};
   Node* node = tape.record(ring_attention_backward, {&query, &key, &value});
-  if (node != nullptr) node->sizes = packed_ring(ring);
+  if (node != nullptr) node->remembered = std::make_shared<const Ring>(ring);
   tape.save(node, 1, key.tensor);
   tape.save(node, 2, query.tensor);
   tape.save(node, 3, value.tensor);

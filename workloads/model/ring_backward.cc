@@ -150,7 +150,7 @@ class RingBackward {
 }  // namespace
 
 void ring_attention_backward(Tape& tape, Node& node, Backprop& b) {
-  const Ring ring = unpacked_ring(node.sizes);
+  const Ring& ring = *static_cast<const Ring*>(node.remembered.get());
   RingBackward backward(&tape, ring);
   RingBackward::Result result = backward.run(node.saved[1], node.saved[3]);
   const bool is_apart = ring.query_apart || ring.has_partial_steps();

@@ -48,11 +48,6 @@ struct Ring {
   }
 };
 
-// A node remembers them as numbers.
-using RingNumbers = decltype(Node::sizes);
-[[nodiscard]] RingNumbers packed_ring(const Ring& ring);
-[[nodiscard]] Ring unpacked_ring(const RingNumbers& numbers);
-
 // Keys and values that the variables of one step hold. The kernel's arguments are still the last
 // step's while the next pair is sent.
 struct RingPair {

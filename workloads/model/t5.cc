@@ -138,7 +138,7 @@ Var Transformer::t5_padding_mask(std::uint64_t queries) {
   const Var allowed = tape_.make(setup_.token_count(), 1);
   { const Var all = tape_.make(1, 1); }
   if (!padded_) return {};
-  Var mask = make_padding_mask({}, queries, setup_.sequence, KeysSeen::All);
+  Var mask = make_padding_mask(queries, setup_.sequence, KeysSeen::All);
   return setup_.fused_attention ? mask : mask_numbers(std::move(mask));
 }
 

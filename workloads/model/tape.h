@@ -11,11 +11,13 @@
 #include <functional>
 #include <initializer_list>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "workloads/model/meetings.h"
+#include "workloads/model/setup.h"
 #include "workloads/model/tensors.h"
 #include "workloads/trace/serving_card.h"
 
@@ -103,10 +105,11 @@ struct Node {
   BackwardFunction backward = nullptr;
   std::array<std::int32_t, 4> edges = {kNoEdge, kNoEdge, kNoEdge, kNoEdge};
   std::array<Tensor, 8> saved;
-  std::array<std::uint64_t, 7> sizes{};  // bytes, by function
-  std::int32_t segment = -1;             // checkpointed segment, or -1
-  std::vector<Tensor> parts;             // gradients of its parts, until they are joined
-  bool saves = false;                    // it saves something: a checkpoint must recompute first
+  std::array<std::uint64_t, 7> sizes{};    // bytes, by function
+  std::shared_ptr<const void> remembered;  // what a function needs that is no size
+  std::int32_t segment = -1;               // checkpointed segment, or -1
+  std::vector<Tensor> parts;               // gradients of its parts, until they are joined
+  bool saves = false;                      // it saves something: a checkpoint must recompute first
   Grad gradient;
 };
 

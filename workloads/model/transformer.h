@@ -206,8 +206,8 @@ class Transformer {
   void check_all(std::uint64_t count);
   [[nodiscard]] Var mask_numbers(Var mask);
   void make_bidirectional_mask();
-  [[nodiscard]] Var make_padding_mask(const Tensor& allowed, std::uint64_t query_count,
-                                      std::uint64_t key_count, KeysSeen seen);
+  [[nodiscard]] Var make_padding_mask(std::uint64_t query_count, std::uint64_t key_count,
+                                      KeysSeen seen);
   [[nodiscard]] Var make_given_mask(KeysSeen seen);
   [[nodiscard]] Var near_pairs();
   [[nodiscard]] Var masked_fused_attention(Var query, Var key, Var value,

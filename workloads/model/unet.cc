@@ -106,21 +106,7 @@ void Unet::make_parameters() {
 
 // Sines and cosines of the times through two layers.
 Var Unet::time_rows() {
-  const std::uint64_t width = setup_.channels.front();
-  const std::uint64_t count = setup_.batch * width / 2;
-  Var frequencies = tape_.make(width / 2, 4);
-  for (int i = 0; i < 2; ++i) frequencies = tape_.make(width / 2, 4);
-  Var angles;
-  {
-    const Var exact = tape_.make(setup_.batch, 4);
-    angles = tape_.make(count, 4);
-  }
-  Var waves;
-  {
-    const Var sine = tape_.make(count, 4);
-    const Var cosine = tape_.make(count, 4);
-    waves = tape_.make(2 * count, 4);
-  }
+  auto [frequencies, angles, waves] = waves_of(tape_, setup_.batch, setup_.channels.front());
   drop({&frequencies, &angles});
   // Each layer's input lives until it returns, the first one's until all do.
   Var rows = linear(tape_, waves, setup_.batch, with_bias(time1_));

@@ -49,7 +49,7 @@ std::unique_ptr<EventSource> make_sawtooth(Parameters& parameters, std::uint64_t
       parameters.size_bytes("floor_bytes", config.peak_bytes / 8, {0, config.peak_bytes});
   config.sizes = read_sizes(parameters, {.lowest_bytes = 64 * kKiB, .highest_bytes = 256 * kMiB});
   require_few_blocks(parameters, "peak_bytes", config.peak_bytes, config.sizes.size_bytes_min());
-  config.order = static_cast<FreeOrder>(parameters.choice("order", {"newest", "oldest", "random"}));
+  config.order = parameters.pick<FreeOrder>("order", {"newest", "oldest", "random"});
   config.tooth_count = parameters.number("teeth", 20, {1, UINT32_MAX});
   config.syncs = parameters.flag("sync", false);
   config.empties = parameters.flag("empty_cache", false);

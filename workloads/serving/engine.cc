@@ -148,15 +148,19 @@ void Engine::llama_layer(std::size_t index, std::span<const PassPart> parts) {
     residual_ = hidden_;
     hidden_ = rows_of(tokens_, model.hidden);
   }
-  {
-    Tensor joint = rows_of(tokens_, model.attention_width() + 2 * model.kv_width());
-    if (!workspace_) workspace_ = pool_->make(kWorkspaceBytes, TensorKind::Workspace);
-    Tensor mixed = attend(index, parts);
-    Tensor out = rows_of(tokens_, model.hidden);
-    drop({&mixed, &joint});
-    hidden_ = summed(std::move(out));
-  }
+  hidden_ = summed(attention(index, parts));
   hidden_ = summed(model.expert_count > 0 ? experts_of() : gated_mlp());
+}
+
+// With both of its projections.
+Tensor Engine::attention(std::size_t index, std::span<const PassPart> parts) {
+  const ModelShape& model = setup_.model;
+  Tensor joint = rows_of(tokens_, model.attention_width() + 2 * model.kv_width());
+  if (!workspace_) workspace_ = pool_->make(kWorkspaceBytes, TensorKind::Workspace);
+  Tensor mixed = attend(index, parts);
+  Tensor out = rows_of(tokens_, model.hidden);
+  drop({&mixed, &joint});
+  return out;
 }
 
 Tensor Engine::summed(Tensor partial) {
@@ -193,11 +197,7 @@ void Engine::gpt2_layer(std::size_t index, std::span<const PassPart> parts) {
   residual_ = hidden_;
   hidden_ = rows_of(tokens_, model.hidden);
   {
-    Tensor joint = rows_of(tokens_, 3 * model.hidden);
-    if (!workspace_) workspace_ = pool_->make(kWorkspaceBytes, TensorKind::Workspace);
-    Tensor mixed = attend(index, parts);
-    Tensor out = rows_of(tokens_, model.hidden);
-    drop({&mixed, &joint});
+    const Tensor out = attention(index, parts);
     hidden_ = rows_of(tokens_, model.hidden);
   }
   residual_ = hidden_;

@@ -88,6 +88,7 @@ class Engine {
   [[nodiscard]] Tensor rows_of(std::uint64_t rows, std::uint64_t columns) {
     return make(rows * columns * setup_.width);
   }
+  [[nodiscard]] Tensor attention(std::size_t index, std::span<const PassPart> parts);
   [[nodiscard]] Tensor attend(std::size_t index, std::span<const PassPart> parts);
   void finish_hidden();  // the last norm
   [[nodiscard]] Tensor gated_mlp();
