@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -125,6 +126,9 @@ struct MemorySnapshot {
   std::uint64_t untiled_count = 0;                        // segments that blocks do not fill
 
   [[nodiscard]] std::uint64_t entry_count(std::size_t device) const;
+  [[nodiscard]] std::span<const SnapshotBlock> blocks_of(const SnapshotSegment& segment) const {
+    return std::span(blocks).subspan(segment.first_block, segment.block_count);
+  }
   // The device that a reader of one history looks at: of those where a request failed, else of all,
   // the one with the most entries; 0 where there are none.
   [[nodiscard]] std::size_t main_device() const;

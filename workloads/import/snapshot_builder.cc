@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "workloads/trace/model_keys.h"
+
 namespace allocmark {
 
 using Tag = PickleValue::Tag;
@@ -19,9 +21,10 @@ PickleValue SnapshotBuilder::text(std::string_view text) {
       throw PickleError("the pickle holds too many different texts",
                         fmt::format("at most {} MiB of them", kTextBytesMax >> 20), "more");
     }
-    const auto* known = std::ranges::find(kSnapshotKeyNames, text);
-    const bool is_key = known != kSnapshotKeyNames.end();
-    text_keys_.push_back(is_key ? static_cast<Key>(known - kSnapshotKeyNames.begin()) : Key::None);
+    static const std::vector<std::string_view> names = words_of(kSnapshotKeyNames);
+    const auto known = std::ranges::find(names, text);
+    text_keys_.push_back(known == names.end() ? Key::None
+                                              : static_cast<Key>(known - names.begin() + 1));
     snapshot_.texts.emplace_back(text);
   }
   return {.bits = found->second, .tag = Tag::Text};

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -16,9 +15,43 @@
 
 #include "workloads/import/memory_snapshot.h"
 #include "workloads/import/pickle_value.h"
-#include "workloads/import/snapshot_keys.h"
 
 namespace allocmark {
+
+// The keys of PyTorch's snapshots that mean something to us; all others are read over.
+enum class SnapshotKey : std::uint8_t {
+  None,
+  Action,
+  Addr,
+  Address,
+  Blocks,
+  Device,
+  DeviceFree,
+  Filename,
+  Frames,
+  History,
+  InternalMetadata,
+  IsExpandable,
+  Line,
+  Name,
+  PoolId,
+  RealSize,
+  RequestedSize,
+  SegmentPoolId,
+  SegmentType,
+  Size,
+  Stage,
+  State,
+  Stream,
+  TimeUs,
+  TotalSize,
+};
+
+// The names of all but None, in this order.
+inline constexpr std::string_view kSnapshotKeyNames =
+    "action addr address blocks device device_free filename frames history internal_metadata "
+    "is_expandable line name pool_id real_size requested_size segment_pool_id segment_type size "
+    "stage state stream time_us total_size";
 
 // What is wrong; the reader adds file and offset.
 class PickleError : public std::runtime_error {
@@ -92,12 +125,16 @@ class SnapshotBuilder {
   void set_frame(SnapshotFrame& frame, Key key, const PickleValue& value);
   void set_blocks(SnapshotSegment& segment, const PickleValue& value);
   void tile(SnapshotSegment& segment);
+  [[nodiscard]] bool is_dict(const PickleValue& value) const;
+  [[nodiscard]] std::vector<std::pair<std::string, PickleValue>> fields_of(
+      const PickleValue& dict) const;
   void set_settings(const PickleValue& value);
   void set_divisions(const PickleValue& value);
   void set_traces(const PickleValue& value);
   void set_segments(const PickleValue& value);
   void set_host(const PickleValue& value);
   void set_host_trace(const PickleValue& value);
+  [[nodiscard]] const std::string& text_in(const PickleValue& value, std::string_view key) const;
   [[nodiscard]] std::uint32_t stack_of(const PickleValue& value);
   [[nodiscard]] std::uint32_t stream_of(const PickleValue& value);
   [[nodiscard]] std::uint32_t pool_of(PickleValue value);

@@ -54,6 +54,11 @@ SnapshotAction action_of(std::string_view name) {
 
 }  // namespace
 
+const std::string& SnapshotBuilder::text_in(const PickleValue& value, std::string_view key) const {
+  if (!value.is(Tag::Text)) refuse_field(key, "a text");
+  return snapshot_.texts[value.bits];
+}
+
 std::uint64_t SnapshotBuilder::relative_us(std::uint64_t time_us) {
   if (!has_time_) snapshot_.time_us_first = time_us;
   has_time_ = true;
@@ -130,10 +135,7 @@ std::uint32_t SnapshotBuilder::stack_of(const PickleValue& value) {
 }
 
 void SnapshotBuilder::set_entry(SnapshotEntry& entry, Key key, const PickleValue& value) {
-  if (key == Key::Action) {
-    if (!value.is(Tag::Text)) refuse_field("action", "a text");
-    entry.action = action_of(snapshot_.texts[value.bits]);
-  }
+  if (key == Key::Action) entry.action = action_of(text_in(value, "action"));
   if (key == Key::Addr || key == Key::DeviceFree) entry.address = number(value, "addr");
   if (key == Key::Size) entry.size_bytes = size_in(value, "size") & (kSizeEnd - 1);
   if (key == Key::Stream) entry.stream = stream_of(value) & (kIndexEnd - 1);
@@ -155,8 +157,7 @@ void SnapshotBuilder::set_block(SnapshotBlock& block, Key key, const PickleValue
   if (key == Key::Frames) block.stack = stack_of(value);
   if (key == Key::History) take_past(block, value);
   if (key == Key::State) {
-    if (!value.is(Tag::Text)) refuse_field("state", "a text");
-    const std::string& state = snapshot_.texts[value.bits];
+    const std::string& state = text_in(value, "state");
     block.state = state == "inactive"           ? SnapshotBlockState::Inactive
                   : state == "active_allocated" ? SnapshotBlockState::Allocated
                                                 : SnapshotBlockState::PendingFree;
@@ -181,10 +182,7 @@ void SnapshotBuilder::set_segment(SnapshotSegment& segment, Key key, const Pickl
   if (key == Key::Address) segment.address = number(value, "address");
   if (key == Key::TotalSize) segment.size_bytes = size_in(value, "total_size");
   if (key == Key::Stream) segment.stream = stream_of(value);
-  if (key == Key::SegmentType) {
-    if (!value.is(Tag::Text)) refuse_field("segment_type", "a text");
-    segment.is_large = snapshot_.texts[value.bits] == "large";
-  }
+  if (key == Key::SegmentType) segment.is_large = text_in(value, "segment_type") == "large";
   if (key == Key::SegmentPoolId) segment.pool = pool_of(value);
   if (key == Key::IsExpandable) segment.is_expandable = value.is(Tag::Bool) && value.bits != 0;
   if (key == Key::Frames) segment.stack = stack_of(value);

@@ -64,8 +64,7 @@ DeviceHistory::DeviceHistory(const MemorySnapshot& snapshot, std::size_t device)
 bool DeviceHistory::lacks_completion() const {
   std::unordered_set<std::uint64_t> pending;
   for (const SnapshotSegment& segment : snapshot_.segments) {
-    for (std::uint64_t i = 0; i < segment.block_count; ++i) {
-      const SnapshotBlock& block = snapshot_.blocks[segment.first_block + i];
+    for (const SnapshotBlock& block : snapshot_.blocks_of(segment)) {
       if (block.state == SnapshotBlockState::PendingFree) pending.insert(block.address);
     }
   }
@@ -124,8 +123,7 @@ void DeviceHistory::find_earlier_blocks() {
   }
   for (const SnapshotSegment& segment : snapshot_.segments) {
     if (static_cast<std::size_t>(segment.device) != device_) continue;
-    for (std::uint64_t i = 0; i < segment.block_count; ++i) {
-      const SnapshotBlock& block = snapshot_.blocks[segment.first_block + i];
+    for (const SnapshotBlock& block : snapshot_.blocks_of(segment)) {
       const auto found = earlier.find(block.address);
       if (found != earlier.end()) found->second.pool = segment.pool;
       if (block.state == SnapshotBlockState::Inactive || known.contains(block.address)) continue;
@@ -147,8 +145,7 @@ bool DeviceHistory::is_empty_cache(std::uint64_t index) const {
   if (index == size_) return true;
   const SnapshotAction action = (*this)[index].action;
   if (needless_ends_.contains(index)) return true;
-  return !is_release(action) && action != SnapshotAction::SegmentAlloc &&
-         action != SnapshotAction::SegmentMap && action != SnapshotAction::Oom;
+  return !is_release(action) && !is_growth(action) && action != SnapshotAction::Oom;
 }
 
 // A release for a request comes when the device has no more; so what was reserved then, and the

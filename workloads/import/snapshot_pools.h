@@ -24,7 +24,7 @@ inline constexpr std::uint64_t kNoGrowth = ~std::uint64_t{0};
 [[nodiscard]] bool is_release(SnapshotAction action);  // the allocator gave memory back
 
 // As far as segments tell that are still there at the end; and, of expandable segments that are
-// not, as far as their times tell (reservations.h). Pools that no segment names come after those of
+// not, as far as their times tell. Pools that no segment names come after those of
 // the snapshot.
 [[nodiscard]] PoolsOfGrowth final_pools(const DeviceHistory& history);
 

@@ -15,25 +15,34 @@ namespace allocmark {
 
 using Tag = PickleValue::Tag;
 
-void SnapshotBuilder::set_divisions(const PickleValue& value) {
-  if (!value.is(Tag::Node) || nodes_[value.bits].kind != Kind::Dict) return;
-  const Items& items = items_[nodes_[value.bits].index];
+bool SnapshotBuilder::is_dict(const PickleValue& value) const {
+  return value.is(Tag::Node) && nodes_[value.bits].kind == Kind::Dict;
+}
+
+// Those of its keys that are texts, with their values. A copy, since records make new items.
+std::vector<std::pair<std::string, PickleValue>> SnapshotBuilder::fields_of(
+    const PickleValue& dict) const {
+  std::vector<std::pair<std::string, PickleValue>> fields;
+  const Items& items = items_[nodes_[dict.bits].index];
   for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-    if (!items[i].is(Tag::Text) || !items[i + 1].is_number()) continue;
-    snapshot_.settings.roundup_divisions.emplace_back(snapshot_.texts[items[i].bits],
-                                                      items[i + 1].bits);
+    if (items[i].is(Tag::Text)) fields.emplace_back(snapshot_.texts[items[i].bits], items[i + 1]);
+  }
+  return fields;
+}
+
+void SnapshotBuilder::set_divisions(const PickleValue& value) {
+  if (!is_dict(value)) return;
+  for (const auto& [interval, divisions] : fields_of(value)) {
+    if (!divisions.is_number()) continue;
+    snapshot_.settings.roundup_divisions.emplace_back(interval, divisions.bits);
   }
 }
 
 void SnapshotBuilder::set_settings(const PickleValue& value) {
-  if (!value.is(Tag::Node) || nodes_[value.bits].kind != Kind::Dict) return;
+  if (!is_dict(value)) return;
   SnapshotSettings& settings = snapshot_.settings;
   settings.known = true;
-  const Items items = items_[nodes_[value.bits].index];
-  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-    if (!items[i].is(Tag::Text)) continue;
-    const std::string& key = snapshot_.texts[items[i].bits];
-    const PickleValue& setting = items[i + 1];
+  for (const auto& [key, setting] : fields_of(value)) {
     if (key == "PYTORCH_CUDA_ALLOC_CONF" && setting.is(Tag::Text))
       settings.conf = snapshot_.texts[setting.bits];
     if (key == "max_split_size" && setting.is_number())
@@ -79,8 +88,7 @@ void SnapshotBuilder::tile(SnapshotSegment& segment) {
       tiles.push_back({.address = address, .size_bytes = end - address, .requested_bytes = 0});
     address = std::max(address, end);
   };
-  for (std::uint64_t i = 0; i < segment.block_count; ++i) {
-    SnapshotBlock block = snapshot_.blocks[segment.first_block + i];
+  for (SnapshotBlock block : snapshot_.blocks_of(segment)) {
     // Files of PyTorch 2.0 have no addresses of blocks.
     if (block.address == 0) block.address = address;
     if (block.address < address) {
@@ -119,8 +127,7 @@ void SnapshotBuilder::set_host(const PickleValue& value) {
     if (!item.is(Tag::Segment)) continue;
     const SnapshotSegment& segment = snapshot_.segments[item.bits];
     std::uint64_t block_bytes = 0;
-    for (std::uint64_t i = 0; i < segment.block_count; ++i) {
-      const SnapshotBlock& block = snapshot_.blocks[segment.first_block + i];
+    for (const SnapshotBlock& block : snapshot_.blocks_of(segment)) {
       block_bytes += block.size_bytes;
       if (block.state == SnapshotBlockState::Inactive) continue;
       snapshot_.host.held_bytes += block.size_bytes;
@@ -176,31 +183,26 @@ MemorySnapshot SnapshotBuilder::finish(const PickleValue& top) {
     set_segments(top);
     return std::move(snapshot_);
   }
-  if (!top.is(Tag::Node) || nodes_[top.bits].kind != Kind::Dict) {
+  if (!is_dict(top)) {
     throw PickleError("not a memory snapshot", std::string(kTop), "another type");
   }
-  const Items items = items_[nodes_[top.bits].index];
+  const auto fields = fields_of(top);
   bool has_segments = false;
   // First, since only the device's segments stay.
-  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-    if (!items[i].is(Tag::Text)) continue;
-    const std::string& key = snapshot_.texts[items[i].bits];
-    if (key == "host_segments") set_host(items[i + 1]);
-    if (key == "host_traces") set_host_trace(items[i + 1]);
+  for (const auto& [key, value] : fields) {
+    if (key == "host_segments") set_host(value);
+    if (key == "host_traces") set_host_trace(value);
   }
-  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-    if (!items[i].is(Tag::Text)) continue;
-    const std::string& key = snapshot_.texts[items[i].bits];
-    if (key == "segments") {
-      set_segments(items[i + 1]);
-      has_segments = true;
-    }
-    if (key == "device_traces") set_traces(items[i + 1]);
-    if (key == "allocator_settings") set_settings(items[i + 1]);
+  for (const auto& [key, value] : fields) {
+    has_segments |= key == "segments";
+    if (key == "segments") set_segments(value);
+    if (key == "device_traces") set_traces(value);
+    if (key == "allocator_settings") set_settings(value);
   }
   if (!has_segments) {
-    throw PickleError("not a memory snapshot", std::string(kTop),
-                      items.empty() ? "an empty dictionary" : "one with other keys");
+    throw PickleError(
+        "not a memory snapshot", std::string(kTop),
+        items_[nodes_[top.bits].index].empty() ? "an empty dictionary" : "one with other keys");
   }
   normalise_frees();
   for (SnapshotAnnotation& annotation : snapshot_.annotations)

@@ -139,8 +139,7 @@ void SnapshotWriter::block(const SnapshotBlock& block) {
 
 void SnapshotWriter::segment(const SnapshotSegment& segment) {
   std::uint64_t allocated_bytes = 0, active_bytes = 0, requested_bytes = 0;
-  for (std::uint64_t i = 0; i < segment.block_count; ++i) {
-    const SnapshotBlock& block = snapshot_.blocks[segment.first_block + i];
+  for (const SnapshotBlock& block : snapshot_.blocks_of(segment)) {
     if (block.state == SnapshotBlockState::Inactive) continue;
     active_bytes += block.size_bytes;
     requested_bytes += block.requested_bytes;
@@ -163,8 +162,7 @@ void SnapshotWriter::segment(const SnapshotSegment& segment) {
   frames(segment.stack);
   key("blocks");
   pickle_.begin_list();
-  for (std::uint64_t i = 0; i < segment.block_count; ++i)
-    block(snapshot_.blocks[segment.first_block + i]);
+  for (const SnapshotBlock& each : snapshot_.blocks_of(segment)) block(each);
   pickle_.end_list();
   pickle_.end_dict();
   pickle_.flush_some();
