@@ -19,7 +19,7 @@ ErrorText rule_error(std::string what, std::string wanted, std::string got, std:
 
 }  // namespace
 
-std::optional<ErrorText> PoolRules::check(const Event& event, std::uint64_t place) {
+BrokenRule PoolRules::check(const Event& event, std::uint64_t place) {
   if (event.id == 0 || event.id >= kTracePoolIdEnd) {
     return rule_error("bad pool id", "1 to 2^32 - 1", std::to_string(event.id),
                       "Count pools up from 1");
@@ -42,8 +42,7 @@ std::optional<ErrorText> PoolRules::check(const Event& event, std::uint64_t plac
   return check_used(event, pool, place);
 }
 
-std::optional<ErrorText> PoolRules::check_used(const Event& event, Pool& pool,
-                                               std::uint64_t place) {
+BrokenRule PoolRules::check_used(const Event& event, Pool& pool, std::uint64_t place) {
   switch (event.kind) {
     case EventKind::PoolEnd:
       return check_end_of(event, pool);
@@ -66,7 +65,7 @@ std::optional<ErrorText> PoolRules::check_used(const Event& event, Pool& pool,
   }
 }
 
-std::optional<ErrorText> PoolRules::check_end_of(const Event& event, Pool& pool) {
+BrokenRule PoolRules::check_end_of(const Event& event, Pool& pool) {
   if (!pool.begun) {
     return rule_error(fmt::format("pool_end without pool_begin of pool {}", event.id),
                       "a pool that requests are routed to", "one that none are", "");
@@ -80,8 +79,7 @@ std::optional<ErrorText> PoolRules::check_end_of(const Event& event, Pool& pool)
   return std::nullopt;
 }
 
-std::optional<ErrorText> PoolRules::check_capture(const Event& event, Pool& pool,
-                                                  std::uint64_t place) {
+BrokenRule PoolRules::check_capture(const Event& event, Pool& pool, std::uint64_t place) {
   if (!pool.begun || (pool.stream && *pool.stream != event.stream)) {
     return rule_error(fmt::format("capture_begin of pool {} on stream {}", event.id, event.stream),
                       "a pool that this stream's requests are routed to", "one that they are not",
@@ -105,7 +103,7 @@ std::optional<ErrorText> PoolRules::check_capture(const Event& event, Pool& pool
 }
 
 // The end of a capture, and the replay of what one made.
-std::optional<ErrorText> PoolRules::check_graph(const Event& event, Pool& pool) {
+BrokenRule PoolRules::check_graph(const Event& event, Pool& pool) {
   if (event.kind == EventKind::CaptureEnd) {
     if (!pool.captured || pool.capture_stream != event.stream) {
       return rule_error(fmt::format("capture_end without capture_begin of pool {} on stream {}",
@@ -122,7 +120,7 @@ std::optional<ErrorText> PoolRules::check_graph(const Event& event, Pool& pool) 
                     "a pool with a capture_end before", "one without", "");
 }
 
-std::optional<ErrorText> PoolRules::check_use(const Event& event) {
+BrokenRule PoolRules::check_use(const Event& event) {
   if (!pools_.contains(event.id) && pools_.size() == kTracePoolCountMax) {
     return rule_error("too many pools", fmt::format("at most {}", kTracePoolCountMax), "one more",
                       "");
@@ -138,7 +136,7 @@ std::optional<ErrorText> PoolRules::check_use(const Event& event) {
   return std::nullopt;
 }
 
-std::optional<ErrorText> PoolRules::check_begin(const Event& event, std::uint64_t place) {
+BrokenRule PoolRules::check_begin(const Event& event, std::uint64_t place) {
   if (event.size_bytes > 1 || (event.all_streams() && event.stream != 0)) {
     return rule_error("bad columns of pool_begin",
                       "pool_begin,POOL,0,STREAM, or pool_begin,POOL,1,0 for every stream",
@@ -157,8 +155,7 @@ std::optional<ErrorText> PoolRules::check_begin(const Event& event, std::uint64_
   return std::nullopt;
 }
 
-std::optional<ErrorText> PoolRules::check_release(const Event& event, Pool& pool,
-                                                  std::uint64_t place) {
+BrokenRule PoolRules::check_release(const Event& event, Pool& pool, std::uint64_t place) {
   if (pool.use_count == 1 && pool.begun) {
     return rule_error(
         fmt::format("pool_release of pool {}, which requests are routed to", event.id),
@@ -174,7 +171,7 @@ std::optional<ErrorText> PoolRules::check_release(const Event& event, Pool& pool
   return std::nullopt;
 }
 
-std::optional<ErrorText> PoolRules::check_end() const {
+BrokenRule PoolRules::check_end() const {
   // The one begun first, so that the message does not depend on the table's order.
   const std::pair<const std::uint64_t, Pool>* open = nullptr;
   for (const auto& entry : pools_) {

@@ -11,13 +11,16 @@
 
 namespace allocmark {
 
+// Nothing where a rule is kept.
+using BrokenRule = std::optional<ErrorText>;
+
 class PoolRules {
  public:
-  // The broken rule, or nothing. `place` is the line or event index, and messages name that of an
+  // `place` is the line or event index, and messages name that of an
   // earlier step with it. Pool..., Capture... and GraphReplay events, and Trim with an id.
-  [[nodiscard]] std::optional<ErrorText> check(const Event& event, std::uint64_t place);
+  [[nodiscard]] BrokenRule check(const Event& event, std::uint64_t place);
   // At the end of the trace: whether a pool or a capture was begun and not ended.
-  [[nodiscard]] std::optional<ErrorText> check_end() const;
+  [[nodiscard]] BrokenRule check_end() const;
   void clear() { pools_.clear(); }
 
  private:
@@ -32,16 +35,14 @@ class PoolRules {
     std::optional<std::uint64_t> on_oom{};
   };
 
-  [[nodiscard]] std::optional<ErrorText> check_use(const Event& event);
-  [[nodiscard]] std::optional<ErrorText> check_begin(const Event& event, std::uint64_t place);
-  [[nodiscard]] std::optional<ErrorText> check_used(const Event& event, Pool& pool,
-                                                    std::uint64_t place);
-  [[nodiscard]] static std::optional<ErrorText> check_end_of(const Event& event, Pool& pool);
-  [[nodiscard]] std::optional<ErrorText> check_capture(const Event& event, Pool& pool,
-                                                       std::uint64_t place);
-  [[nodiscard]] static std::optional<ErrorText> check_graph(const Event& event, Pool& pool);
-  [[nodiscard]] static std::optional<ErrorText> check_release(const Event& event, Pool& pool,
-                                                              std::uint64_t place);
+  [[nodiscard]] BrokenRule check_use(const Event& event);
+  [[nodiscard]] BrokenRule check_begin(const Event& event, std::uint64_t place);
+  [[nodiscard]] BrokenRule check_used(const Event& event, Pool& pool, std::uint64_t place);
+  [[nodiscard]] static BrokenRule check_end_of(const Event& event, Pool& pool);
+  [[nodiscard]] BrokenRule check_capture(const Event& event, Pool& pool, std::uint64_t place);
+  [[nodiscard]] static BrokenRule check_graph(const Event& event, Pool& pool);
+  [[nodiscard]] static BrokenRule check_release(const Event& event, Pool& pool,
+                                                std::uint64_t place);
 
   std::unordered_map<std::uint64_t, Pool> pools_;  // by id, used or not
 };

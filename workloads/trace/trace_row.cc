@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>
@@ -207,16 +206,13 @@ std::optional<ErrorText> parse_trace_row(std::string_view line, int column_count
   if (*kind == EventKind::Mark) {
     if (auto broken = check_label(fields[1])) return broken;
     *label = fields[1];
-  } else if (const NumberStatus status = parse_number(fields[1], &numbers.id);
-             status != NumberStatus::Ok) {
+  } else if (const auto status = parse_number(fields[1], &numbers.id); status != NumberStatus::Ok) {
     return bad_number("id", fields[1], status);
   }
-  if (const NumberStatus status = parse_number(fields[2], &numbers.size);
-      status != NumberStatus::Ok) {
+  if (const auto status = parse_number(fields[2], &numbers.size); status != NumberStatus::Ok) {
     return bad_number("size", fields[2], status);
   }
-  if (const NumberStatus status = parse_number(fields[3], &numbers.stream);
-      status != NumberStatus::Ok) {
+  if (const auto status = parse_number(fields[3], &numbers.stream); status != NumberStatus::Ok) {
     return bad_number("stream", fields[3], status);
   }
   if (auto broken = check_columns(*kind, numbers, *label)) return broken;

@@ -41,7 +41,7 @@ namespace {
 // 13 days: durations are summed, and a longer one is a slip of the pen.
 constexpr std::uint64_t kDurationNsEnd = std::uint64_t{1} << 50;
 
-std::optional<ErrorText> check_duration(const Event& event) {
+BrokenRule check_duration(const Event& event) {
   if (event.duration_ns() < kDurationNsEnd) return std::nullopt;
   return ErrorText{.what = "duration too long",
                    .wanted = "below 2^50 ns",
@@ -50,51 +50,37 @@ std::optional<ErrorText> check_duration(const Event& event) {
 
 }  // namespace
 
-std::optional<ErrorText> TraceRules::check(const Event& event, std::uint64_t place) {
+BrokenRule TraceRules::check(const Event& event, std::uint64_t place) {
   if (event.stream >= kTraceStreamCountMax) {
     return ErrorText{.what = "stream index too large",
                      .wanted = fmt::format("0 to {}", kTraceStreamCountMax - 1),
                      .got = std::to_string(event.stream),
                      .next = "Streams are small dense indexes, not handles: number them 0, 1, 2"};
   }
+  if (is_of_pool(event.kind)) return pools_.check(event, place);
+  Space& space = is_of_host(event.kind) ? host_ : device_;
   switch (event.kind) {
     case EventKind::Alloc:
-      return check_alloc(event, place, device_);
-    case EventKind::Free:
-      return check_free(event, device_);
-    case EventKind::Record:
-      return check_record(event, device_);
     case EventKind::HostAlloc:
-      return check_alloc(event, place, host_);
+      return check_alloc(event, place, space);
+    case EventKind::Free:
     case EventKind::HostFree:
-      return check_free(event, host_);
+      return check_free(event, space);
+    case EventKind::Record:
     case EventKind::HostRecord:
-      return check_record(event, host_);
+      return check_record(event, space);
     case EventKind::Kernel:
     case EventKind::Busy:
     case EventKind::Host:
       return check_duration(event);
     case EventKind::Trim:
       return event.id == 0 ? std::nullopt : pools_.check(event, place);
-    case EventKind::PoolCreate:
-    case EventKind::PoolBegin:
-    case EventKind::PoolEnd:
-    case EventKind::PoolRelease:
-    case EventKind::PoolOnOom:
-    case EventKind::PoolNoSplit:
-    case EventKind::CaptureBegin:
-    case EventKind::CaptureEnd:
-    case EventKind::GraphReplay:
-      return pools_.check(event, place);
-    case EventKind::Sync:
-    case EventKind::Mark:
+    default:
       return std::nullopt;
   }
-  return std::nullopt;
 }
 
-std::optional<ErrorText> TraceRules::check_alloc(const Event& event, std::uint64_t place,
-                                                 Space& space) {
+BrokenRule TraceRules::check_alloc(const Event& event, std::uint64_t place, Space& space) {
   if (event.size_bytes >= kTraceSizeBytesEnd) {
     return ErrorText{.what = "size too large",
                      .wanted = "below 2^60 bytes",
@@ -127,7 +113,7 @@ std::optional<ErrorText> TraceRules::check_alloc(const Event& event, std::uint64
   return std::nullopt;
 }
 
-std::optional<ErrorText> TraceRules::check_free(const Event& event, Space& space) {
+BrokenRule TraceRules::check_free(const Event& event, Space& space) {
   const TracedBlock* block = space.live.find(event.id);
   if (block == nullptr) return not_live(event, space);
   space.live_bytes -= block->size_bytes;
@@ -135,7 +121,7 @@ std::optional<ErrorText> TraceRules::check_free(const Event& event, Space& space
   return std::nullopt;
 }
 
-std::optional<ErrorText> TraceRules::check_record(const Event& event, const Space& space) {
+BrokenRule TraceRules::check_record(const Event& event, const Space& space) {
   if (space.live.find(event.id) == nullptr) return not_live(event, space);
   return std::nullopt;
 }

@@ -35,9 +35,9 @@ class TraceRules {
   // The broken rule, or nothing where the event is in order. `place` is the line or event index;
   // messages about an id name the place where it was allocated. ErrorText::where stays empty: the
   // caller knows the file.
-  [[nodiscard]] std::optional<ErrorText> check(const Event& event, std::uint64_t place);
+  [[nodiscard]] BrokenRule check(const Event& event, std::uint64_t place);
   // What only the end of the trace shows; likewise.
-  [[nodiscard]] std::optional<ErrorText> check_end() const { return pools_.check_end(); }
+  [[nodiscard]] BrokenRule check_end() const { return pools_.check_end(); }
   void clear();
   [[nodiscard]] const LiveBlocks& live() const { return device_.live; }
   // Without requests that failed: nobody had them.
@@ -53,11 +53,10 @@ class TraceRules {
     std::uint64_t live_bytes = 0;
     SeenIds seen{};
   };
-  [[nodiscard]] static std::optional<ErrorText> check_alloc(const Event& event, std::uint64_t place,
-                                                            Space& space);
-  [[nodiscard]] static std::optional<ErrorText> check_free(const Event& event, Space& space);
-  [[nodiscard]] static std::optional<ErrorText> check_record(const Event& event,
-                                                             const Space& space);
+  [[nodiscard]] static BrokenRule check_alloc(const Event& event, std::uint64_t place,
+                                              Space& space);
+  [[nodiscard]] static BrokenRule check_free(const Event& event, Space& space);
+  [[nodiscard]] static BrokenRule check_record(const Event& event, const Space& space);
   [[nodiscard]] static ErrorText not_live(const Event& event, const Space& space);
 
   Space device_;
