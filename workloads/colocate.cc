@@ -7,7 +7,6 @@
 // are passed on with ids of their own.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "workloads/trace/generated_source.h"
+#include "workloads/trace/coroutine_program.h"
 
 namespace allocmark {
 

@@ -8,8 +8,8 @@
 #include "base/bytes.h"
 #include "base/random.h"
 #include "workloads/patterns/octave_sizes.h"
+#include "workloads/trace/coroutine_program.h"
 #include "workloads/trace/event_names.h"
-#include "workloads/trace/generated_source.h"
 
 namespace allocmark {
 namespace {
@@ -30,7 +30,7 @@ class Churn {
   using Config = ChurnConfig;
   Churn(const ChurnConfig& config, std::uint64_t seed, EventBatch* batch)
       : config_(config), random_(seed), batch_(batch) {}
-  bool advance();
+  Coroutine run();
 
  private:
   struct Block {
@@ -45,8 +45,6 @@ class Churn {
   EventBatch* batch_;
   std::uint64_t live_bytes_ = 0;
   std::array<std::vector<Block>, kLifetimeClassCount> live_;
-  std::uint64_t mark_count_ = 0;
-  std::uint64_t event_count_ = 0;
 };
 
 void Churn::allocate() {
@@ -82,21 +80,21 @@ void Churn::free_one() {
   batch_->free(block.id);
 }
 
-bool Churn::advance() {
-  const std::size_t begin = batch_->events().size();
-  if (event_count_ >= mark_count_ * config_.mark_every) {
-    batch_->mark("step", mark_count_++);
-  }
-  while (batch_->events().size() - begin < kPieceEventCount) {
-    const bool has_live = !live_[0].empty() || !live_[1].empty() || !live_[2].empty();
-    if (has_live && live_bytes_ >= config_.live_bytes) {
-      free_one();
-    } else {
-      allocate();
+Coroutine Churn::run() {
+  std::uint64_t event_count = 0;
+  for (std::uint64_t mark_count = 0;; co_await room_in(batch_)) {
+    const std::size_t begin = batch_->events().size();
+    if (event_count >= mark_count * config_.mark_every) batch_->mark("step", mark_count++);
+    while (batch_->events().size() - begin < kPieceEventCount) {
+      const bool has_live = !live_[0].empty() || !live_[1].empty() || !live_[2].empty();
+      if (has_live && live_bytes_ >= config_.live_bytes) {
+        free_one();
+      } else {
+        allocate();
+      }
     }
+    event_count += batch_->events().size() - begin;
   }
-  event_count_ += batch_->events().size() - begin;
-  return true;
 }
 
 std::unique_ptr<EventSource> make_churn(Parameters& parameters, std::uint64_t seed) {
@@ -108,12 +106,12 @@ std::unique_ptr<EventSource> make_churn(Parameters& parameters, std::uint64_t se
       static_cast<std::uint32_t>(parameters.number("streams", 1, {1, kTraceStreamCountMax}));
   config.record_percent = parameters.number("record_percent", 0, {0, 100});
   config.mark_every = parameters.number("mark_every", 100'000, {1, UINT32_MAX});
-  return make_generated<Churn>(parameters,
-                               {.name = "churn",
-                                .seed = seed,
-                                .stream_count = config.stream_count,
-                                .event_count_preset = 1'000'000},
-                               config);
+  return make_running<Churn>(parameters,
+                             {.name = "churn",
+                              .seed = seed,
+                              .stream_count = config.stream_count,
+                              .event_count_preset = 1'000'000},
+                             config);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "workloads/model/kv_cache.h"
 #include "workloads/model/lengths.h"
 #include "workloads/model/setup.h"
-#include "workloads/trace/generated_source.h"
+#include "workloads/trace/coroutine_program.h"
 #include "workloads/trace/parameters.h"
 
 namespace allocmark {

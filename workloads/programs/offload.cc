@@ -6,7 +6,7 @@
 #include <string>
 
 #include "workloads/model/shapes.h"
-#include "workloads/trace/generated_source.h"
+#include "workloads/trace/coroutine_program.h"
 
 namespace allocmark {
 

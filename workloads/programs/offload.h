@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "workloads/trace/generated_source.h"
+#include "workloads/trace/coroutine_program.h"
 
 namespace allocmark {
 

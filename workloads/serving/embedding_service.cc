@@ -3,8 +3,9 @@
 // their hidden states, normalized, as sentence-transformers computes it.
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +14,7 @@
 #include "workloads/model/functions.h"
 #include "workloads/model/transformer.h"
 #include "workloads/serving/serve_options.h"
-#include "workloads/trace/generated_source.h"
+#include "workloads/trace/coroutine_program.h"
 
 namespace allocmark {
 namespace {
@@ -42,11 +43,9 @@ class EmbeddingService {
     draw_next();
   }
 
-  // One block of one batch per call, or what lies between batches.
-  bool advance();
+  Coroutine run();
 
  private:
-  enum class Phase { Start, Batch, Layer, Head, Done };
   struct Text {
     std::uint64_t arrival_ns = 0;
     std::uint64_t length = 0;
@@ -59,6 +58,8 @@ class EmbeddingService {
   }
   void begin_batch();
   void finish_batch();
+  // The service's clock goes on by what the part's kernels take.
+  void time(const std::function<void()>& part);
 
   EmbeddingConfig config_;
   EventBatch* batch_;
@@ -70,50 +71,40 @@ class EmbeddingService {
   std::vector<std::uint64_t> batch_arrivals_ns_;
   Tensor tokens_, mask_;
   Var stream_;
-  Phase phase_ = Phase::Start;
   std::uint64_t now_ns_ = 0;
   std::uint64_t served_ = 0;
   std::uint64_t batch_index_ = 0;
   std::uint64_t length_ = 0;  // tokens of each text, padded
-  std::uint64_t layer_ = 0;
 };
 
-bool EmbeddingService::advance() {
+Coroutine EmbeddingService::run() {
+  batch_->mark("begin");
+  model_->make_parameters();
+  batch_->sync();
+  batch_->mark(MarkClass::ServerStart, 0);
+  while (served_ < config_.request_count) {
+    time([this] { begin_batch(); });
+    co_await room_in(batch_);
+    for (std::uint64_t layer = 0; layer < config_.setup.model.layer_count; ++layer) {
+      time([&] { stream_ = model_->layer(layer, stream_); });
+      co_await room_in(batch_);
+    }
+    time([this] { finish_batch(); });
+    co_await room_in(batch_);
+  }
+  batch_->mark("end");
+  model_.reset();
+}
+
+void EmbeddingService::time(const std::function<void()>& part) {
   const std::size_t begin = batch_->events().size();
-  switch (phase_) {
-    case Phase::Start:
-      batch_->mark("begin");
-      model_->make_parameters();
-      batch_->sync();
-      batch_->mark(MarkClass::ServerStart, 0);
-      phase_ = Phase::Batch;
-      break;
-    case Phase::Batch:
-      begin_batch();
-      break;
-    case Phase::Layer:
-      stream_ = model_->layer(layer_, stream_);
-      if (++layer_ == config_.setup.model.layer_count) phase_ = Phase::Head;
-      break;
-    case Phase::Head:
-      finish_batch();
-      break;
-    case Phase::Done:
-      batch_->mark("end");
-      model_.reset();
-      return false;
+  part();
+  for (const Event& event : std::span(batch_->events()).subspan(begin)) {
+    if (event.kind == EventKind::Kernel) now_ns_ += event.duration_ns();
   }
-  for (std::size_t i = begin; i < batch_->events().size(); ++i) {
-    if (batch_->events()[i].kind == EventKind::Kernel) now_ns_ += batch_->events()[i].duration_ns();
-  }
-  return true;
 }
 
 void EmbeddingService::begin_batch() {
-  if (served_ == config_.request_count) {
-    phase_ = Phase::Done;
-    return;
-  }
   if (next_.arrival_ns > now_ns_) {
     now_ns_ = next_.arrival_ns;
     batch_->mark(MarkClass::IdleUntil, now_ns_);
@@ -136,8 +127,6 @@ void EmbeddingService::begin_batch() {
   model_->set_padded(config_.setup.fused_attention && count > 1);
   model_->set_lengths(count, length_, length_);
   stream_ = model_->embed(tokens_);
-  layer_ = 0;
-  phase_ = Phase::Layer;
 }
 
 void EmbeddingService::finish_batch() {
@@ -158,7 +147,6 @@ void EmbeddingService::finish_batch() {
   unit.drop();
   tokens_.reset();
   mask_.reset();
-  phase_ = Phase::Batch;
 }
 
 }  // namespace
@@ -186,7 +174,7 @@ std::unique_ptr<EventSource> make_embedding_service(Parameters& parameters, cons
   parameters.refuse_if(config.token_budget < config.lengths.context_max, "batch_tokens",
                        "at least context_max = " + std::to_string(config.lengths.context_max),
                        config.token_budget);
-  return make_generated<EmbeddingService>(
+  return make_running<EmbeddingService>(
       parameters, {.name = "serve-" + parameters.variant(), .seed = seed}, config);
 }
 
