@@ -134,22 +134,25 @@ Var bias_of_whole_steps(Tape& tape, Var bias, std::uint64_t columns) {
   return out;
 }
 
-// What scaled dot product attention takes in four bytes, which cuDNN does not run.
-static Var efficient_attention(Tape& tape, Var query, Var key, Var value,
-                               const FusedAttentionShape& shape, std::uint64_t key_count) {
-  const std::uint64_t heads = shape.row_count / shape.query_rows;
-  const std::uint64_t value_count = shape.value_count > 0 ? shape.value_count : key_count;
-  const std::uint64_t out_count = shape.value_count > 0 ? shape.value_count : shape.query_count;
-  const std::uint64_t workspace_bytes = efficient_workspace_bytes(
-      heads, shape.query_rows, shape.query_count / shape.row_count, out_count / shape.row_count);
-  Node* node =
-      tape.record(efficient_attention_backward, {&query, &key, &value},
-                  {shape.query_count * query.width, key_count * query.width, shape.row_count,
-                   workspace_bytes, value_count * query.width, out_count * query.width});
+static void save_inputs(Tape& tape, Node* node, const Var& query, const Var& key, const Var& value,
+                        const FusedAttentionShape& shape) {
   if (shape.bias) tape.save(node, 0, shape.bias);
   tape.save(node, 1, key.tensor);
   tape.save(node, 2, query.tensor);
   tape.save(node, 3, value.tensor);
+}
+
+// What scaled dot product attention takes in four bytes, which cuDNN does not run.
+static Var efficient_attention(Tape& tape, Var query, Var key, Var value,
+                               const FusedAttentionShape& shape, std::uint64_t out_count) {
+  const std::uint64_t heads = shape.row_count / shape.query_rows;
+  const std::uint64_t workspace_bytes = efficient_workspace_bytes(
+      heads, shape.query_rows, shape.query_count / shape.row_count, out_count / shape.row_count);
+  Node* node =
+      tape.record(efficient_attention_backward, {&query, &key, &value},
+                  {shape.query_count * query.width, shape.key_count * query.width, shape.row_count,
+                   workspace_bytes, shape.value_count * query.width, out_count * query.width});
+  save_inputs(tape, node, query, key, value, shape);
   Var out = tape.make_product(out_count, query.width);
   Var sums;
   if (node != nullptr) sums = tape.make_product(heads * ((shape.query_rows + 31) / 32 * 32), 4);
@@ -159,13 +162,14 @@ static Var efficient_attention(Tape& tape, Var query, Var key, Var value,
   return out;
 }
 
-Var fused_attention(Tape& tape, Var query, Var key, Var value, const FusedAttentionShape& shape) {
+Var fused_attention(Tape& tape, Var query, Var key, Var value, FusedAttentionShape shape) {
   narrow(tape, {&value, &key, &query});
-  const std::uint64_t key_count =
-      shape.key_count > 0 ? shape.key_count : shape.query_count / shape.repeats;
+  const std::uint64_t out_count = shape.value_count > 0 ? shape.value_count : shape.query_count;
+  if (shape.key_count == 0) shape.key_count = shape.query_count / shape.repeats;
+  if (shape.value_count == 0) shape.value_count = shape.key_count;
   if (query.width == 4) {
     return efficient_attention(tape, std::move(query), std::move(key), std::move(value), shape,
-                               key_count);
+                               out_count);
   }
   // The workspace: the queries' gradient in four bytes, a row sum, and for grouped keys both of
   // their gradients per query head.
@@ -174,17 +178,12 @@ Var fused_attention(Tape& tape, Var query, Var key, Var value, const FusedAttent
       shape.query_count * 4 + shape.row_count * 4 + 256 + (shape.repeats > 1 ? 2 * query_bytes : 0);
   Node* node = tape.record(
       fused_attention_backward, {&query, &key, &value},
-      {query_bytes, key_count * query.width, workspace_bytes, value.heads_first ? 1u : 0u,
-       query.heads_first ? 1u : 0u, key.heads_first ? 1u : 0u,
-       (shape.value_count > 0 ? shape.value_count : key_count) * query.width});
-  if (shape.bias) tape.save(node, 0, shape.bias);
-  tape.save(node, 1, key.tensor);
-  tape.save(node, 2, query.tensor);
-  tape.save(node, 3, value.tensor);
+      {query_bytes, shape.key_count * query.width, workspace_bytes, value.heads_first ? 1u : 0u,
+       query.heads_first ? 1u : 0u, key.heads_first ? 1u : 0u, shape.value_count * query.width});
+  save_inputs(tape, node, query, key, value, shape);
   const bool is_kept = tape.has_product();
   Var seed = tape.make_product(1, 8);
   Var offset = tape.make_product(1, 8);
-  const std::uint64_t out_count = shape.value_count > 0 ? shape.value_count : shape.query_count;
   Var out = tape.make_product(out_count, query.width);
   // The row sums are for the backward; one query per sequence needs no workspace.
   Var sums;

@@ -30,6 +30,10 @@ struct DataParallelSettings {
   bool offloads = false;  // ZeRO: states and gradients of this rank's partition are on the host
   bool defers_parameters = false;  // FSDP, ZeRO-3: the model is made in shards, never as a whole
   bool records = true;             // buffers of collectives are recorded on their stream
+
+  [[nodiscard]] bool is_deepspeed() const {
+    return kind >= DataParallelKind::Zero1 && kind <= DataParallelKind::Zero3;
+  }
 };
 
 class DataParallel {

@@ -2,7 +2,6 @@
 // patches, blocks whose norms are shifted, scaled and gated by the time and the class, and the
 // error of the predicted noise.
 #include <algorithm>
-#include <array>
 #include <utility>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #include "workloads/model/functions.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 namespace allocmark {
@@ -60,14 +59,9 @@ void multiply_backward(Tape& tape, Node& node, Backprop& b) {
   b.reduced_columns[smaller] = node.sizes[4];
 }
 
+// Of a constant exponent, -1/2 too.
 void power_backward(Tape& tape, Node& node, Backprop& b) {
-  const Tensor lower = tape.gradient(node.sizes[0]);
-  const Tensor scaled = tape.gradient(node.sizes[0]);
-  one_gradient(tape, node, b);
-}
-
-void rsqrt_backward(Tape& tape, Node& node, Backprop& b) {
-  const Tensor cubed = tape.gradient(node.sizes[0]);
+  const Tensor powered = tape.gradient(node.sizes[0]);
   const Tensor scaled = tape.gradient(node.sizes[0]);
   one_gradient(tape, node, b);
 }
@@ -138,7 +132,7 @@ Var multiply_scalar(Tape& tape, Var input) {
 
 Var power(Tape& tape, Var input) { return elementwise(tape, std::move(input), power_backward, 1); }
 
-Var rsqrt(Tape& tape, Var input) { return elementwise(tape, std::move(input), rsqrt_backward, 2); }
+Var rsqrt(Tape& tape, Var input) { return elementwise(tape, std::move(input), power_backward, 2); }
 
 Var activation_of_input(Tape& tape, Var input) {
   return elementwise(tape, std::move(input), one_gradient, 1);
@@ -174,10 +168,10 @@ Var rotate_half(Tape& tape, const Var& input) {
   return tape.result(node, input.count, input.width);
 }
 
-Var layer_norm(Tape& tape, Var input, std::uint64_t rows, std::size_t weight, std::size_t bias) {
+Var layer_norm(Tape& tape, Var input, std::uint64_t rows, std::size_t weight) {
   // Under autocast it runs in four bytes; the caller's argument outlives the call.
   Var original = input;
-  Var shift = tape.parameter(bias);
+  Var shift = tape.parameter(weight + 1);
   Var scale = tape.parameter(weight);
   const bool widens = tape.autocast() && scale.width < 4;
   if (tape.autocast()) {

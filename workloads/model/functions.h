@@ -35,8 +35,8 @@ void narrow(Tape& tape, std::initializer_list<Var*> inputs);
 [[nodiscard]] Var rms_norm_written_out(Tape& tape, Var input, std::uint64_t rows,
                                        std::size_t weight);
 [[nodiscard]] Var rotate_half(Tape& tape, const Var& input);
-[[nodiscard]] Var layer_norm(Tape& tape, Var input, std::uint64_t rows, std::size_t weight,
-                             std::size_t bias);
+// The bias comes after the weight.
+[[nodiscard]] Var layer_norm(Tape& tape, Var input, std::uint64_t rows, std::size_t weight);
 [[nodiscard]] Var softmax(Tape& tape, Var input);
 // A softmax that gives zeros where a row is all minus infinity: two masks come and go.
 [[nodiscard]] Var safe_softmax(Tape& tape, Var input, std::uint64_t row_count);
@@ -179,7 +179,7 @@ struct FusedAttentionShape {
 // Scaled dot product attention as cuDNN runs it in two bytes, and the memory-efficient kernel in
 // four.
 [[nodiscard]] Var fused_attention(Tape& tape, Var query, Var key, Var value,
-                                  const FusedAttentionShape& shape);
+                                  FusedAttentionShape shape);
 // The same operator by operator, in four bytes, where no fused kernel takes the bias or the heads.
 [[nodiscard]] Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
                                     const AttentionSizes& sizes, bool has_dropout);

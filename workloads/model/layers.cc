@@ -250,12 +250,12 @@ Var Transformer::gelu_written_out(Var input) {
 Var Transformer::gpt2_layer(const LayerWeights& own, std::size_t index, Var hidden) {
   const std::uint64_t rows = setup_.token_count();
   Var residual = hidden;
-  hidden = layer_norm(tape_, hidden, rows, own.first_norm, own.first_norm + 1);
+  hidden = layer_norm(tape_, hidden, rows, own.first_norm);
   Var weights;
   Var branch = gpt2_attention(own, index, hidden, &weights);
   hidden = add(tape_, branch, residual);
   residual = hidden;
-  hidden = layer_norm(tape_, hidden, rows, own.second_norm, own.second_norm + 1);
+  hidden = layer_norm(tape_, hidden, rows, own.second_norm);
   Var inner = linear(tape_, into_parallel(hidden), rows, with_bias(own.up));
   inner = gelu_written_out(std::move(inner));
   inner = out_of_parallel(linear(tape_, std::move(inner), rows, with_bias(own.down)));
@@ -271,7 +271,7 @@ Var Transformer::bert_layer(const LayerWeights& own, Var hidden) {
     branch = out_of_parallel(linear(tape_, std::move(branch), rows, with_bias(weight)));
     if (setup_.has_dropout()) branch = dropout(tape_, std::move(branch));
     Var sum = add(tape_, branch, input);
-    branch = layer_norm(tape_, std::move(sum), rows, norm, norm + 1);
+    branch = layer_norm(tape_, std::move(sum), rows, norm);
     return branch;
   };
   Var weights;

@@ -1,7 +1,5 @@
 // What the meetings of a rank are called: members of one group use the same name, sender and
 // receiver of a pipeline too. And what a tape writes where ranks meet.
-#include "workloads/model/meetings.h"
-
 #include <string>
 
 #include "base/link_time.h"

@@ -1,6 +1,5 @@
 #include "workloads/model/megatron.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/divided_up.h"
@@ -8,11 +7,10 @@
 namespace allocmark {
 
 std::size_t MegatronModel::add_weight(std::uint64_t count) {
-  Parameter parameter;
-  parameter.data = tape_.allocate(count * kMegatronElementBytes, TensorKind::Parameter);
-  parameter.count = count;
-  parameter.width = kMegatronElementBytes;
-  return tape_.add_parameter(std::move(parameter));
+  return tape_.add_parameter(
+      {.data = tape_.allocate(count * kMegatronElementBytes, TensorKind::Parameter),
+       .count = count,
+       .width = kMegatronElementBytes});
 }
 
 std::size_t MegatronModel::add_matrix(std::uint64_t count, std::uint64_t bias_count) {

@@ -52,12 +52,22 @@ class MegatronModel {
   [[nodiscard]] std::size_t add_weight(std::uint64_t count);
   [[nodiscard]] std::size_t add_matrix(std::uint64_t count, std::uint64_t bias_count);
   [[nodiscard]] std::size_t add_norm();
+  // Elements of the queries and of the keys on this rank.
+  [[nodiscard]] std::uint64_t query_count() const {
+    return setup_.token_count() * setup_.model.hidden / ranks();
+  }
+  [[nodiscard]] std::uint64_t key_count() const {
+    return setup_.token_count() * setup_.model.kv_width() / ranks();
+  }
+  [[nodiscard]] std::uint64_t query_bytes() const { return query_count() * kMegatronElementBytes; }
+  [[nodiscard]] std::uint64_t key_bytes() const { return key_count() * kMegatronElementBytes; }
+  [[nodiscard]] Var make(std::uint64_t count) { return tape_.make(count, kMegatronElementBytes); }
   void use_buffer(std::uint64_t size_bytes);
   [[nodiscard]] Var norm(Var input, std::size_t weight);
   [[nodiscard]] Var linear(Var input, const Linear& weights);
   // A row parallel product: its parts are summed over the ranks.
   [[nodiscard]] Var summed(Var partial);
-  [[nodiscard]] Var rotated(const Var& joint);
+  [[nodiscard]] Var rotated(const Var& joint);  // Llama's
   [[nodiscard]] Var flash_core(const Var& joint);
   [[nodiscard]] Var eager_core(const Var& joint);
   [[nodiscard]] Var activation(Var input, std::size_t bias);

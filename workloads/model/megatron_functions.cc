@@ -1,6 +1,5 @@
 // The operators of Megatron-LM's layers (megatron.h), each with what its forward and its backward
 // allocate.
-#include <algorithm>
 #include <utility>
 
 #include "workloads/model/megatron.h"
@@ -136,10 +135,10 @@ Var MegatronModel::linear(Var input, const Linear& weights) {
                     weights.from_shared && ranks() > 1 ? 1u : 0u, rows * weight.count});
   const std::uint64_t columns = weight.count / (whole_bytes / kMegatronElementBytes / rows);
   tape_.save(node, 0, input.tensor);
-  Var out = tape_.make(rows * columns, kMegatronElementBytes);
+  Var out = make(rows * columns);
   tape_.use_cublas(false);
   tape_.product(rows, weight.count, 1);
-  if (bias.count > 0) out = tape_.make(rows * columns, kMegatronElementBytes);  // output + bias
+  if (bias.count > 0) out = make(rows * columns);  // output + bias
   tape_.attach(node, &out);
   return out;
 }
@@ -166,16 +165,13 @@ Var MegatronModel::activation(Var input, std::size_t bias) {
 }
 
 Var MegatronModel::rotated(const Var& joint) {
-  const std::uint64_t tokens = setup_.token_count();
-  const std::uint64_t query = tokens * setup_.model.hidden / ranks();
-  const std::uint64_t key = tokens * setup_.model.kv_width() / ranks();
-  Node* node = tape_.record(
-      rotated_backward, {&joint},
-      {joint.size_bytes(), query * kMegatronElementBytes, key * kMegatronElementBytes});
+  if (setup_.model.family != ModelFamily::Llama) return joint;
+  Node* node =
+      tape_.record(rotated_backward, {&joint}, {joint.size_bytes(), query_bytes(), key_bytes()});
   // The values stay where they are; queries and keys are written anew.
   Var out = joint;
-  Tensor turned_query = tape_.make(query, kMegatronElementBytes).tensor;
-  Tensor turned_key = tape_.make(key, kMegatronElementBytes).tensor;
+  Tensor turned_query = make(query_count()).tensor;
+  Tensor turned_key = make(key_count()).tensor;
   tape_.save(node, 0, turned_query);
   tape_.save(node, 1, turned_key);
   tape_.attach(node, &out);
@@ -185,56 +181,49 @@ Var MegatronModel::rotated(const Var& joint) {
 Var MegatronModel::eager_core(const Var& given) {
   const ModelShape& model = setup_.model;
   const std::uint64_t tokens = setup_.token_count();
-  const bool turns = model.family == ModelFamily::Llama;
-  const Var joint = turns ? rotated(given) : given;
-  const std::uint64_t query_count = tokens * model.hidden / ranks();
-  const std::uint64_t key_count = tokens * model.kv_width() / ranks();
+  const Var joint = rotated(given);
   const std::uint64_t score_count = tokens * setup_.sequence * model.head_count / ranks();
   Node* node = tape_.record(
       eager_core_backward, {&joint},
-      {query_count * kMegatronElementBytes, key_count * kMegatronElementBytes, joint.size_bytes(),
-       score_count * kMegatronElementBytes, setup_.batch * model.head_count > 1 ? 1u : 0u});
+      {query_bytes(), key_bytes(), joint.size_bytes(), score_count * kMegatronElementBytes,
+       setup_.batch * model.head_count > 1 ? 1u : 0u});
   tape_.save(node, 0, joint.tensor);
   use_buffer(score_count * kMegatronElementBytes);
   // Grouped keys and values are repeated for every query head.
   Var repeated[2];
-  if (query_count != key_count) {
+  if (query_count() != key_count()) {
     for (std::size_t i = 0; i < 2; ++i) {
-      repeated[i] = tape_.make(query_count, kMegatronElementBytes);
+      repeated[i] = make(query_count());
       tape_.save(node, 4 + i, repeated[i].tensor);
     }
   }
-  Var scores = tape_.make(score_count, kMegatronElementBytes);
+  Var scores = make(score_count);
   tape_.use_cublas(false);
-  Var weights = tape_.make(score_count, kMegatronElementBytes);
+  Var weights = make(score_count);
   scores.drop();
   tape_.save(node, 1, weights.tensor);
   if (setup_.has_dropout()) {
     Var mask = tape_.make(score_count, 1);
-    Var dropped = tape_.make(score_count, kMegatronElementBytes);
+    Var dropped = make(score_count);
     tape_.save(node, 2, mask.tensor);
     tape_.save(node, 3, dropped.tensor);
     weights = std::move(dropped);
   }
-  Var mixed = tape_.make(query_count, kMegatronElementBytes);
+  Var mixed = make(query_count());
   weights.drop();
-  Var out = tape_.result(node, query_count, kMegatronElementBytes);  // tokens before heads
+  Var out = tape_.result(node, query_count(), kMegatronElementBytes);  // tokens before heads
   mixed.drop();
   return out;
 }
 
 Var MegatronModel::flash_core(const Var& given) {
-  const ModelShape& model = setup_.model;
-  const std::uint64_t tokens = setup_.token_count();
-  const Var joint = model.family == ModelFamily::Llama ? rotated(given) : given;
-  const std::uint64_t query_count = tokens * model.hidden / ranks();
-  const std::uint64_t key_count = tokens * model.kv_width() / ranks();
+  const std::uint64_t rows = setup_.token_count() * setup_.model.head_count / ranks();
+  const Var joint = rotated(given);
   Node* node = tape_.record(flash_core_backward, {&joint},
-                            {query_count * kMegatronElementBytes, key_count * kMegatronElementBytes,
-                             joint.size_bytes(), tokens * model.head_count / ranks()});
+                            {query_bytes(), key_bytes(), joint.size_bytes(), rows});
   tape_.save(node, 0, joint.tensor);
-  Var out = tape_.result(node, query_count, kMegatronElementBytes);
-  const Var sums = tape_.make(tokens * model.head_count / ranks(), 4);
+  Var out = tape_.result(node, query_count(), kMegatronElementBytes);
+  const Var sums = tape_.make(rows, 4);
   const Var state = tape_.make(2, 8);
   tape_.save(node, 1, out.tensor);
   tape_.save(node, 2, sums.tensor);

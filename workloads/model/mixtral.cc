@@ -2,7 +2,6 @@
 // for each token; their MLPs run as grouped matrix products over tokens sorted by expert, as
 // transformers does on GPUs, or one after the other, where the tokens of each expert decide sizes.
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>

@@ -75,14 +75,18 @@ void Optimizer::clip(const std::vector<OptimizedTensor>& tensors, bool are_shard
   coefficient.reset();
 }
 
+void Optimizer::add_states(std::size_t count, std::uint64_t size_bytes) {
+  for (std::size_t i = 0; i < count; ++i) {
+    states_.push_back(pool_->make(size_bytes, TensorKind::OptimizerState));
+  }
+}
+
 void Optimizer::make_two_states(std::uint64_t count, std::uint64_t width) {
   if (pages_states_ && count >= kPagedElementsMin) {
     managed_bytes_ += 2 * count * width;
     return;
   }
-  for (int i = 0; i < 2; ++i) {
-    states_.push_back(pool_->make(count * width, TensorKind::OptimizerState));
-  }
+  add_states(2, count * width);
 }
 
 void Optimizer::make_8bit_states(std::uint64_t count) {
@@ -91,10 +95,7 @@ void Optimizer::make_8bit_states(std::uint64_t count) {
     return;
   }
   make_two_states(count, 1);
-  const std::uint64_t blocks = (count + k8bitBlockElements - 1) / k8bitBlockElements;
-  for (int i = 0; i < 2; ++i) {
-    states_.push_back(pool_->make(blocks * 4, TensorKind::OptimizerState));
-  }
+  add_states(2, divided_up(count, k8bitBlockElements) * 4);
 }
 
 void Optimizer::load_states(const std::vector<OptimizedTensor>& tensors, bool on_device) {
@@ -110,13 +111,12 @@ void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, bool on
   has_states_ = true;
   if (kind_ == OptimizerKind::AdamW8bit || kind_ == OptimizerKind::PagedAdamW8bit) {
     // The two tables of 256 values, signed and not.
-    for (int i = 0; i < 2; ++i) states_.push_back(pool_->make(1024, TensorKind::OptimizerState));
+    add_states(2, 1024);
   }
   if (kind_ == OptimizerKind::SgdMomentum) {  // made by the foreach operators themselves
     for (const std::vector<OptimizedTensor>& type : types_of(tensors)) {
       for (const OptimizedTensor& tensor : type) {
-        if (tensor.count == 0) continue;
-        states_.push_back(pool_->make(tensor.size_bytes(), TensorKind::OptimizerState));
+        if (tensor.count > 0) add_states(1, tensor.size_bytes());
       }
     }
     return;
@@ -137,12 +137,8 @@ void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, bool on
       case OptimizerKind::AdamWLoop:
       case OptimizerKind::AdamWFused:
         // The fused implementation keeps each parameter's step count on the device.
-        if (kind_ == OptimizerKind::AdamWFused || on_device) {
-          states_.push_back(pool_->make(4, TensorKind::OptimizerState));
-        }
-        for (int i = 0; i < 2 && tensor.count > 0; ++i) {
-          states_.push_back(pool_->make(tensor.size_bytes(), TensorKind::OptimizerState));
-        }
+        if (kind_ == OptimizerKind::AdamWFused || on_device) add_states(1, 4);
+        if (tensor.count > 0) add_states(2, tensor.size_bytes());
         break;
     }
   }

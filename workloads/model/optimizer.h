@@ -53,6 +53,7 @@ class Optimizer {
  private:
   void make_norms(const std::vector<OptimizedTensor>& tensors, std::vector<Tensor>* norms);
   void make_8bit_states(std::uint64_t count);
+  void add_states(std::size_t count, std::uint64_t size_bytes);
   void make_two_states(std::uint64_t count, std::uint64_t width);
   void loop(const std::vector<OptimizedTensor>& tensors);
 

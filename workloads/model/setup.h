@@ -61,6 +61,16 @@ struct ParallelSetup {
   [[nodiscard]] std::uint64_t token_share() const { return sequence ? tensor : 1; }
 };
 
+// Whom a collective operation joins.
+// Data: those that share parameters, where ranks do; Replicas: those with the same shards.
+enum class RankGroup : std::uint8_t { Tensor, Context, Data, Replicas, Expert };
+
+// What goes from a stage of the pipeline to the next one, or its gradient back.
+struct StageLink {
+  bool sends = false;  // else it receives
+  bool is_gradient = false;
+};
+
 struct TransformerSetup {
   ModelShape model;
   Implementation implementation = Implementation::Transformers;

@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "workloads/model/meetings.h"
 #include "workloads/model/setup.h"
 #include "workloads/model/tensors.h"
 #include "workloads/trace/serving_card.h"

@@ -103,7 +103,7 @@ Var Transformer::embed(const Tensor& tokens) {
     Var position_rows =
         embedding(tape_, buffers_[0], setup_.sequence, position_table_, model.hidden);
     sum = add(tape_, sum, position_rows);
-    sum = layer_norm(tape_, sum, rows, embedding_norm_, embedding_norm_ + 1);
+    sum = layer_norm(tape_, sum, rows, embedding_norm_);
     if (setup_.has_dropout()) sum = dropout(tape_, std::move(sum));
     drop({&words, &types, &type_rows, &position_rows});
     if (given_mask_) make_bidirectional_mask();
@@ -257,12 +257,12 @@ Var Transformer::finish(Var hidden) {
   }
   if (model.family == ModelFamily::Dit) return hidden;
   if (model.family == ModelFamily::Vit) {
-    Var last = layer_norm(tape_, hidden, setup_.token_count(), final_norm_, final_norm_ + 1);
+    Var last = layer_norm(tape_, hidden, setup_.token_count(), final_norm_);
     drop_locals();
     return last;
   }
   if (model.family == ModelFamily::Gpt2) {
-    hidden = layer_norm(tape_, hidden, setup_.own_token_count(), final_norm_, final_norm_ + 1);
+    hidden = layer_norm(tape_, hidden, setup_.own_token_count(), final_norm_);
   } else if (setup_.compiled == Compiled::Whole) {
     hidden = compiled_norm(tape_, hidden, setup_.token_count(), final_norm_);
   } else if (model.is_llama_like()) {
@@ -349,7 +349,7 @@ Var Transformer::word_scores(const Var& hidden) {
   const std::uint64_t rows = setup_.token_count();
   Var scores = linear(tape_, hidden, rows, with_bias(transform_));
   scores = activation_of_input(tape_, std::move(scores));
-  scores = layer_norm(tape_, std::move(scores), rows, transform_norm_, transform_norm_ + 1);
+  scores = layer_norm(tape_, std::move(scores), rows, transform_norm_);
   scores = into_parallel(std::move(scores));
   return linear(tape_, std::move(scores), rows, {.weight = head_, .bias = head_bias_});
 }

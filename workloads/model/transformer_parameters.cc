@@ -205,12 +205,10 @@ void Transformer::make_parameters() {
           tape_.allocate(model.rotary_width() / 2 * parameter_bytes(), TensorKind::Unknown));
     }
   }
-  if (model.family == ModelFamily::Bert && setup_.has_word_head()) {
-    transform_ = add_weight_and_bias(h, h);
-    transform_norm_ = add_norm();
-    head_bias_ = add_weight(words);
-  } else if (model.family == ModelFamily::Bert) {
-    transform_ = add_weight_and_bias(h, h);  // the pooler
+  if (model.family == ModelFamily::Bert) {
+    transform_ = add_weight_and_bias(h, h);  // the head's, or the pooler
+    if (setup_.has_word_head()) transform_norm_ = add_norm();
+    if (setup_.has_word_head()) head_bias_ = add_weight(words);
   }
   const bool shares_table = model.tied_head && setup_.parallel.is_first();
   const std::uint64_t head_words = (words + setup_.head_ranks - 1) / setup_.head_ranks;
@@ -264,14 +262,10 @@ void Transformer::make_adapters() {
   const std::uint64_t width = lora_.in_own_type ? made_width : 4;
   const auto make = [&](std::uint64_t rows, std::uint64_t columns) {
     const std::uint64_t count = rows * columns;
-    Parameter parameter;
-    parameter.count = count;
-    parameter.width = width;
-    parameter.rows = rows;
     if (!setup_.defers_parameters) {
       narrow.push_back(tape_.allocate(count * made_width, TensorKind::Parameter));
     }
-    return tape_.add_parameter(std::move(parameter));
+    return tape_.add_parameter({.data = {}, .count = count, .width = width, .rows = rows});
   };
   const std::size_t first = tape_.parameters().size();
   const bool is_joint = model.family == ModelFamily::Gpt2 || model.joint_products;

@@ -115,7 +115,7 @@ Var Transformer::vit_embed(const Tensor& pixels) {
 Var Transformer::vit_layer(const LayerWeights& own, Var hidden) {
   const std::uint64_t rows = setup_.token_count();
   Var residual = hidden;
-  hidden = layer_norm(tape_, hidden, rows, own.first_norm, own.first_norm + 1);
+  hidden = layer_norm(tape_, hidden, rows, own.first_norm);
   Var weights;
   Var query, key, value;
   if (setup_.implementation == Implementation::Timm) {
@@ -136,7 +136,7 @@ Var Transformer::vit_layer(const LayerWeights& own, Var hidden) {
   hidden = std::move(mixed);
   hidden = add(tape_, std::move(hidden), residual);
   residual = hidden;
-  hidden = layer_norm(tape_, hidden, rows, own.second_norm, own.second_norm + 1);
+  hidden = layer_norm(tape_, hidden, rows, own.second_norm);
   Var inner = linear(tape_, hidden, rows, with_bias(own.up));
   inner = activation_of_input(tape_, std::move(inner));
   hidden = linear(tape_, std::move(inner), rows, with_bias(own.down));

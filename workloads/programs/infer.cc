@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
 #include "base/random.h"

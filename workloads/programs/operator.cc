@@ -1,7 +1,6 @@
 // Generator operator: forward and backward of one operator alone, as a benchmark repeats them.
 // Gradients are added to those of the step before, which nobody drops, and the graph is retained
 // until the step's end, but for losses.
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -156,7 +155,7 @@ class OperatorRun {
         return {config_.by_liger ? liger_rms_norm(*tape_, input(0), rows, inputs_[1])
                                  : rms_norm_written_out(*tape_, input(0), rows, inputs_[1])};
       case Operator::LayerNorm:
-        return {layer_norm(*tape_, input(0), rows, inputs_[1], inputs_[2])};
+        return {layer_norm(*tape_, input(0), rows, inputs_[1])};
       case Operator::Softmax:
         return {softmax(*tape_, input(0))};
       case Operator::ReluSquared:

@@ -69,6 +69,9 @@ class Server {
   void sample(std::uint64_t rows);
   void choose_beams(std::uint64_t rows);
   [[nodiscard]] std::optional<ServeRequest> arrived_request();
+  [[nodiscard]] std::vector<Engine*> engines() {
+    return draft_ ? std::vector<Engine*>{&target_, &*draft_} : std::vector<Engine*>{&target_};
+  }
   [[nodiscard]] Engine& engine(const Pass& pass) { return pass.is_draft ? *draft_ : target_; }
 
   ServeConfig config_;
@@ -129,8 +132,7 @@ Coroutine Server::run() {
 
 void Server::start() {
   batch_->mark("begin");
-  for (Engine* engine : {&target_, draft_ ? &*draft_ : nullptr}) {
-    if (engine == nullptr) continue;
+  for (Engine* engine : engines()) {
     engine->make_weights();
     if (config_.target.kv_mode == KvMode::Paged) {
       engine->make_pool(config_.limits.block_count, config_.limits.block_tokens);
@@ -199,14 +201,13 @@ void Server::begin_iteration() {
   batch_->mark("step", iteration_++);
   const std::uint64_t admitted_before = scheduler_.running().size();
   for (const std::uint32_t slot : scheduler_.plan([this] { return arrived_request(); })) {
-    target_.release(slot);
-    if (draft_) draft_->release(slot);
+    for (Engine* engine : engines()) engine->release(slot);
   }
   if (config_.target.kv_mode == KvMode::Preallocated) {
     for (const ServeRequest& request : scheduler_.running().subspan(
              std::min<std::size_t>(admitted_before, scheduler_.running().size()))) {
-      target_.reserve(request.slot, config_.limits.reserved_tokens);
-      if (draft_) draft_->reserve(request.slot, config_.limits.reserved_tokens);
+      for (Engine* engine : engines())
+        engine->reserve(request.slot, config_.limits.reserved_tokens);
     }
   }
   plan_passes();
@@ -329,8 +330,7 @@ void Server::commit() {
   }
   for (const ServeRequest& request : outcome.done) {
     batch_->mark(MarkClass::RequestDone, request.arrival_ns);
-    target_.release(request.slot);
-    if (draft_) draft_->release(request.slot);
+    for (Engine* engine : engines()) engine->release(request.slot);
     ++done_count_;
   }
 }

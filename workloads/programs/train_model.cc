@@ -2,9 +2,6 @@
 // products in float8, Liger-Kernel's operators, a ViT that sees images; masks (train_keys.h).
 #include "workloads/programs/train_keys.h"
 
-#include <algorithm>
-#include <string>
-
 #include "workloads/model/functions.h"
 #include "workloads/programs/model_options.h"
 

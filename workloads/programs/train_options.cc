@@ -96,25 +96,24 @@ void read_zero_grad(Parameters& parameters, TrainConfig* config) {
   config->zero_grad =
       parameters.pick<ZeroGrad>("zero_grad", {"after_step", "before_backward", "zeros", "never"});
   if (config->zero_grad == ZeroGrad::AfterStep) return;
-  using enum DataParallelKind;
   const DataParallelSettings& own = config->data_parallel;
-  const bool is_deepspeed = own.kind == Zero1 || own.kind == Zero2 || own.kind == Zero3;
   parameters.refuse_if(config->is_megatron(), "zero_grad",
                        "after_step where implementation=megatron");
-  parameters.refuse_if(is_deepspeed, "zero_grad",
+  parameters.refuse_if(own.is_deepspeed(), "zero_grad",
                        "after_step where zero is given: DeepSpeed's step does it");
-  parameters.refuse_if(own.kind == Fsdp1 && config->zero_grad == ZeroGrad::BeforeBackward,
-                       "zero_grad", "after_step, zeros or never where fsdp=1");
+  parameters.refuse_if(
+      own.kind == DataParallelKind::Fsdp1 && config->zero_grad == ZeroGrad::BeforeBackward,
+      "zero_grad", "after_step, zeros or never where fsdp=1");
   parameters.refuse_if(own.bucket_view, "bucket_view", "0 where zero_grad is not after_step", 1);
 }
 
 void read_offload(Parameters& parameters, TrainConfig* config) {
   config->offload = parameters.pick<Offload>("offload", {"none", "states", "gradients"});
   if (config->offload == Offload::None) return;
-  using enum DataParallelKind;
   DataParallelSettings& own = config->data_parallel;
-  const bool is_deepspeed = own.kind == Zero1 || own.kind == Zero2 || own.kind == Zero3;
-  parameters.refuse_if(config->is_megatron() || (own.kind != None && !is_deepspeed), "offload",
+  const bool is_deepspeed = own.is_deepspeed();
+  const bool is_alone = own.kind == DataParallelKind::None;
+  parameters.refuse_if(config->is_megatron() || !(is_alone || is_deepspeed), "offload",
                        "none, or implementation=transformers with dp=1 or DeepSpeed's zero");
   parameters.refuse_if(is_deepspeed && config->offload == Offload::Gradients, "offload",
                        "states where zero is given: DeepSpeed's gradients go too");
