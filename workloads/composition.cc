@@ -17,7 +17,6 @@
 #include "workloads/open_workload.h"
 #include "workloads/trace/event_names.h"
 #include "workloads/trace/live_blocks.h"
-#include "workloads/trace/source.h"
 
 namespace allocmark {
 namespace {

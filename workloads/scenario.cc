@@ -7,7 +7,6 @@
 #include <iterator>
 #include <optional>
 #include <sstream>
-#include <string_view>
 #include <system_error>
 #include <tuple>
 #include <utility>

@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "workloads/trace/byte_stream.h"
 #include "workloads/trace/event_names.h"
-#include "workloads/trace/source.h"
 #include "workloads/trace/trace_reader.h"
 
 namespace allocmark {
@@ -123,13 +122,8 @@ void add_failures(const AddressLog& log, Recording* recording) {
 }
 
 std::string recording_name(const std::string& path) {
-  std::string name = std::filesystem::path(path).filename().string();
-  for (const std::string_view ending :
-       {".gz", ".zst", ".csv", ".pickle", ".pkl", ".sqlite", ".txt", ".log", ".ops"}) {
-    if (name.size() > ending.size() && name.ends_with(ending))
-      name.resize(name.size() - ending.size());
-  }
-  return name;
+  return name_without(
+      path, {".gz", ".zst", ".csv", ".pickle", ".pkl", ".sqlite", ".txt", ".log", ".ops"});
 }
 
 RecordingKind recording_kind(const std::string& path) {

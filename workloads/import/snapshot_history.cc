@@ -6,7 +6,6 @@
 #include <bit>
 #include <map>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "base/bytes.h"
 #include "workloads/import/snapshot_pools.h"

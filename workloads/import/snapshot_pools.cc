@@ -208,11 +208,7 @@ PoolAreas::Region PoolAreas::region_at(std::uint64_t address) const {
   if (at == areas_.begin()) return {};
   --at;
   if (address >= at->second.end) return {};
-  Region region{.begin = at->first,
-                .end = at->second.end,
-                .pool = at->second.pool,
-                .is_small = at->second.is_small,
-                .expandable = at->second.expandable};
+  Region region{at->second, at->first};
   if (!region.expandable) return region;
   for (; at != areas_.begin(); region.begin = at->first) {
     const auto before = std::prev(at);

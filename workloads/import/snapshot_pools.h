@@ -34,13 +34,16 @@ class PoolAreas {
   PoolAreas(const DeviceHistory& history, const PoolsOfGrowth& pools)
       : history_(history), pools_(pools) {}
 
-  // A segment, or the mapped range of an expandable one that the address is in.
-  struct Region {
-    std::uint64_t begin = 0;
+  struct Area {
     std::uint64_t end = 0;
     std::uint32_t pool = 0;
+    std::uint64_t growth_index = kNoGrowth;
     bool is_small = false;
     bool expandable = false;
+  };
+  // A segment, or the mapped range of an expandable one that the address is in.
+  struct Region : Area {
+    std::uint64_t begin = 0;
   };
   [[nodiscard]] Region region_at(std::uint64_t address) const;
 
@@ -57,13 +60,6 @@ class PoolAreas {
   [[nodiscard]] std::uint64_t growth_at(std::uint64_t address) const;
 
  private:
-  struct Area {
-    std::uint64_t end = 0;
-    std::uint32_t pool = 0;
-    std::uint64_t growth_index = kNoGrowth;
-    bool is_small = false;
-    bool expandable = false;
-  };
   // Takes the place of all that overlaps: segments that were given back since.
   void put(std::uint64_t address, const Area& area);
   [[nodiscard]] const Area* find(std::uint64_t address) const;

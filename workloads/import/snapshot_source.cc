@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
-#include <memory>
-#include <optional>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -18,12 +16,9 @@
 #include "base/error.h"
 #include "workloads/import/memory_snapshot.h"
 #include "workloads/import/recording.h"
-#include "workloads/import/snapshot_history.h"
 #include "workloads/import/snapshot_host.h"
-#include "workloads/import/snapshot_pools.h"
 #include "workloads/import/snapshot_restores.h"
 #include "workloads/trace/event_batch.h"
-#include "workloads/trace/source.h"
 
 namespace allocmark {
 namespace {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/divided_up.h"
-#include "workloads/model/convolution_workspaces.h"
 #include "workloads/model/functions.h"
 
 namespace allocmark {

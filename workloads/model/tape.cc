@@ -1,9 +1,6 @@
 #include "workloads/model/tape.h"
 
-#include <algorithm>
 #include <bit>
-#include <initializer_list>
-#include <utility>
 
 #include "base/divided_up.h"
 #include "base/error.h"

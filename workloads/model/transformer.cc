@@ -4,7 +4,6 @@
 
 #include "workloads/model/compiled_parts.h"
 #include "workloads/model/liger.h"
-#include "workloads/model/quantized.h"
 
 namespace allocmark {
 

@@ -11,7 +11,6 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "base/bytes.h"
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/json_text.h"

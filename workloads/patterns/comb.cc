@@ -6,7 +6,6 @@
 #include "base/bytes.h"
 #include "workloads/patterns/octave_sizes.h"
 #include "workloads/trace/coroutine_program.h"
-#include "workloads/trace/event_names.h"
 
 namespace allocmark {
 namespace {

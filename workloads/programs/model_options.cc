@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <numeric>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace allocmark {
 

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "workloads/model/shapes.h"
-#include "workloads/trace/coroutine_program.h"
 
 namespace allocmark {
 

@@ -1,5 +1,4 @@
 // What Training does between passes: the optimizer's step, evaluation, saving, loading, the end.
-#include <utility>
 
 #include "workloads/programs/training.h"
 

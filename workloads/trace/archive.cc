@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -13,7 +12,6 @@
 
 #include "base/assert.h"
 #include "base/error.h"
-#include "workloads/trace/byte_stream.h"
 
 namespace allocmark {
 namespace {

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/input_file.h"
 #include "base/output_file.h"
 
 namespace allocmark {

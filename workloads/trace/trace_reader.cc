@@ -107,15 +107,6 @@ std::optional<std::string_view> LineReader::finish(std::optional<ErrorText>* bro
   return std::nullopt;
 }
 
-std::string stem_of(const std::string& path) {
-  std::string name = std::filesystem::path(path).filename().string();
-  for (const std::string_view suffix : {".gz", ".zst", ".csv", ".ops"}) {
-    if (name.size() > suffix.size() && name.ends_with(suffix))
-      name.resize(name.size() - suffix.size());
-  }
-  return name;
-}
-
 class FileSource final : public EventSource {
  public:
   explicit FileSource(const std::string& path) : path_(path), lines_(path) {
@@ -175,8 +166,10 @@ std::optional<std::string_view> FileSource::next_line() {
 
 // Reads the "# key: value" lines and the line with the column names.
 void FileSource::read_head() {
-  header_ =
-      TraceHeader{.name = stem_of(path_), .generator = "recorded", .seed = 0, .stream_count = 1};
+  header_ = TraceHeader{.name = name_without(path_, {".gz", ".zst", ".csv", ".ops"}),
+                        .generator = "recorded",
+                        .seed = 0,
+                        .stream_count = 1};
   std::optional<std::string_view> line = next_line();
   for (; line && line->starts_with('#'); line = next_line()) read_key(*line);
   if (line && *line == kTraceColumns) {
@@ -330,6 +323,15 @@ void FileSource::rewind() {
 }
 
 }  // namespace
+
+std::string name_without(const std::string& path, std::initializer_list<std::string_view> endings) {
+  std::string name = std::filesystem::path(path).filename().string();
+  for (const std::string_view ending : endings) {
+    if (name.size() > ending.size() && name.ends_with(ending))
+      name.resize(name.size() - ending.size());
+  }
+  return name;
+}
 
 std::unique_ptr<EventSource> open_trace_file(const std::string& path) {
   return std::make_unique<FileSource>(path);
