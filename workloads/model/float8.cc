@@ -11,17 +11,16 @@ struct Narrowed {
 // The largest magnitude decides the scale; values are divided by it, cut and cast.
 Narrowed narrowed(Tape& tape, std::uint64_t count, std::uint64_t width) {
   const auto values_of = [&](std::uint64_t bytes) { return tape.activation(count * bytes); };
-  const auto number = [&](std::uint64_t bytes) { return tape.activation(bytes); };
   Narrowed out;
   Tensor largest;
   {
     const Tensor magnitudes = values_of(width);
-    largest = number(width);
+    largest = tape.activation(width);
     take_reduction_scratch(tape, count, width);
   }
-  Tensor exact = number(4);
+  Tensor exact = tape.activation(4);
   largest.reset();
-  out.scale = number(4);
+  out.scale = tape.activation(4);
   exact.reset();
   Tensor scaled = values_of(width);
   const Tensor cut = values_of(width);
@@ -39,15 +38,14 @@ void float8_backward(Tape& tape, Node& node, Backprop& b) {
   }
   const Narrowed gradient = narrowed(tape, result, width);
   // The second factor of a product is copied, so that its columns lie one after the other.
-  const auto turned = [&](std::uint64_t count) { return tape.scratch(count); };
   {
-    const Tensor copy = turned(weight);
+    const Tensor copy = tape.scratch(weight);
     b.out[0] = {.tensor = tape.gradient(input * width), .is_view = true};
     tape.use_cublas(true);
     tape.product(rows, weight, 1);
   }
-  Tensor first = turned(result);
-  const Tensor second = turned(input);
+  Tensor first = tape.scratch(result);
+  const Tensor second = tape.scratch(input);
   b.out[1].tensor = tape.gradient(weight * width);
   first.reset();
   tape.product(rows, weight, 1);

@@ -3,11 +3,6 @@
 #include <utility>
 
 namespace allocmark {
-namespace {
-
-Tensor number(Tape& tape, std::uint64_t size_bytes = 4) { return tape.scratch(size_bytes); }
-
-}  // namespace
 
 Var GradScaler::scale(Tape& tape, Var loss) {
   if (scale_.count == 0) {
@@ -21,10 +16,10 @@ Var GradScaler::scale(Tape& tape, Var loss) {
 
 void GradScaler::unscale(Tape& tape) {
   // The reciprocal is taken in eight bytes.
-  Tensor exact = number(tape, 8);
-  Tensor reciprocal = number(tape, 8);
+  Tensor exact = tape.scratch(8);
+  Tensor reciprocal = tape.scratch(8);
   exact.reset();
-  Tensor inverse = number(tape);
+  Tensor inverse = tape.scratch(4);
   reciprocal.reset();
   Tensor found = look_for_infinities(tape);
   drop({&found, &inverse});
@@ -32,20 +27,20 @@ void GradScaler::unscale(Tape& tape) {
 
 // Each device gets its own copy of the factor and of the result; what it finds stays in its copy.
 Tensor GradScaler::look_for_infinities(Tape& tape) {
-  Tensor found = number(tape);
-  found_ = number(tape);
-  const Tensor copied = number(tape);
+  Tensor found = tape.scratch(4);
+  found_ = tape.scratch(4);
+  const Tensor copied = tape.scratch(4);
   return found;
 }
 
 void GradScaler::give(Tape& tape, bool is_unscaled) {
   if (!is_unscaled) {
-    Tensor factor = number(tape);
+    Tensor factor = tape.scratch(4);
     Tensor found = look_for_infinities(tape);
     drop({&factor, &found});
   }
-  given_found_ = number(tape);
-  if (!is_unscaled) given_scale_ = number(tape);
+  given_found_ = tape.scratch(4);
+  if (!is_unscaled) given_scale_ = tape.scratch(4);
 }
 
 void GradScaler::clear() {

@@ -95,52 +95,31 @@ std::uint64_t lognormal(const LengthSettings& settings, std::int64_t normal) {
   return scaled(settings.median, exponent);
 }
 
-std::uint64_t draw_lognormal(const LengthSettings& settings, Random* random) {
-  return lognormal(settings, draw(kNormal, random));
-}
-
-RequestLengths cut(const LengthSettings& settings, const RequestLengths& drawn) {
-  return {.context = std::clamp<std::uint64_t>(drawn.context, 1, settings.context_max),
-          .generated = std::min(drawn.generated, settings.generated_max)};
-}
-
-// What no draw exceeds.
-RequestLengths longest_lengths(const LengthSettings& settings) {
-  switch (settings.source) {
-    case LengthSource::Conversation:
-      return {.context = kConvContext.back(), .generated = kConvGenerated.back()};
-    case LengthSource::Code:
-      return {.context = kCodeContext.back(), .generated = kCodeGenerated.back()};
-    case LengthSource::Lognormal:
-      break;
-  }
-  const std::uint64_t longest = lognormal(settings, kNormal.back());
-  return {.context = longest, .generated = longest};
-}
-
 }  // namespace
 
 RequestLengths draw_lengths(const LengthSettings& settings, Random* random) {
-  if (settings.longest_percent > 0 && random->below(100) < settings.longest_percent) {
-    return cut(settings, longest_lengths(settings));
-  }
-  std::uint64_t context = 0;
-  std::uint64_t generated = 0;
+  const bool is_longest =
+      settings.longest_percent > 0 && random->below(100) < settings.longest_percent;
+  const auto pick = [&](const auto& quantiles) {
+    return is_longest ? std::int64_t{quantiles.back()} : draw(quantiles, random);
+  };
+  std::uint64_t context = 0, generated = 0;
   switch (settings.source) {
     case LengthSource::Conversation:
-      context = static_cast<std::uint64_t>(draw(kConvContext, random));
-      generated = static_cast<std::uint64_t>(draw(kConvGenerated, random));
+      context = static_cast<std::uint64_t>(pick(kConvContext));
+      generated = static_cast<std::uint64_t>(pick(kConvGenerated));
       break;
     case LengthSource::Code:
-      context = static_cast<std::uint64_t>(draw(kCodeContext, random));
-      generated = static_cast<std::uint64_t>(draw(kCodeGenerated, random));
+      context = static_cast<std::uint64_t>(pick(kCodeContext));
+      generated = static_cast<std::uint64_t>(pick(kCodeGenerated));
       break;
     case LengthSource::Lognormal:
-      context = draw_lognormal(settings, random);
-      generated = draw_lognormal(settings, random);
+      context = lognormal(settings, pick(kNormal));
+      generated = lognormal(settings, pick(kNormal));
       break;
   }
-  return cut(settings, {.context = context, .generated = generated});
+  return {.context = std::clamp<std::uint64_t>(context, 1, settings.context_max),
+          .generated = std::min(generated, settings.generated_max)};
 }
 
 }  // namespace allocmark

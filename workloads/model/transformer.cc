@@ -323,8 +323,7 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
     scores = gather_columns(tape_, std::move(scores),
                             {.ranks = setup_.parallel.tensor, .copies_whole = true});
     if (kept_outputs_ != nullptr) kept_outputs_->push_back(scores.tensor);
-    Var loss = cross_entropy(tape_, scores, tokens);
-    return loss;
+    return cross_entropy(tape_, scores, tokens);
   }
   if (setup_.compiled == Compiled::Whole) {
     return compiled_loss(

@@ -146,10 +146,7 @@ std::optional<ErrorText> check_columns(EventKind kind, const Numbers& numbers,
   if (auto broken = unused(used.size, "size", numbers.size)) return broken;
   if (auto broken = unused(used.stream, "stream", numbers.stream)) return broken;
   if (numbers.stream >= kTraceStreamCountMax) {
-    return ErrorText{.what = "stream index too large",
-                     .wanted = fmt::format("0 to {}", kTraceStreamCountMax - 1),
-                     .got = std::to_string(numbers.stream),
-                     .next = "Streams are small dense indexes, not handles: number them 0, 1, 2"};
+    return stream_too_large(numbers.stream);
   }
   return std::nullopt;
 }
@@ -188,6 +185,13 @@ std::size_t split(std::string_view line, std::array<std::string_view, 5>* fields
 }
 
 }  // namespace
+
+ErrorText stream_too_large(std::uint64_t stream) {
+  return {.what = "stream index too large",
+          .wanted = fmt::format("0 to {}", kTraceStreamCountMax - 1),
+          .got = std::to_string(stream),
+          .next = "Streams are small dense indexes, not handles: number them 0, 1, 2"};
+}
 
 std::optional<ErrorText> parse_trace_row(std::string_view line, int column_count, Event* event,
                                          std::string_view* label) {

@@ -19,6 +19,8 @@ inline constexpr std::string_view kTraceColumnsTagged = "op,id,size,stream,tenso
 [[nodiscard]] std::optional<ErrorText> parse_trace_row(std::string_view line, int column_count,
                                                        Event* event, std::string_view* label);
 
+[[nodiscard]] ErrorText stream_too_large(std::uint64_t stream);
+
 // Appends the line of `event` with its newline. `label` is used for a Mark only.
 void append_trace_row(const Event& event, std::string_view label, bool tagged, std::string* text);
 

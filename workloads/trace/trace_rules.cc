@@ -6,6 +6,7 @@
 #include <string>
 
 #include "workloads/trace/event_names.h"
+#include "workloads/trace/trace_row.h"
 
 namespace allocmark {
 
@@ -52,10 +53,7 @@ BrokenRule check_duration(const Event& event) {
 
 BrokenRule TraceRules::check(const Event& event, std::uint64_t place) {
   if (event.stream >= kTraceStreamCountMax) {
-    return ErrorText{.what = "stream index too large",
-                     .wanted = fmt::format("0 to {}", kTraceStreamCountMax - 1),
-                     .got = std::to_string(event.stream),
-                     .next = "Streams are small dense indexes, not handles: number them 0, 1, 2"};
+    return stream_too_large(event.stream);
   }
   if (is_of_pool(event.kind)) return pools_.check(event, place);
   Space& space = is_of_host(event.kind) ? host_ : device_;

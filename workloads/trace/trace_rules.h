@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 
 #include "base/error.h"
 #include "workloads/trace/event.h"
