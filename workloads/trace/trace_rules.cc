@@ -55,7 +55,6 @@ BrokenRule TraceRules::check(const Event& event, std::uint64_t place) {
   if (event.stream >= kTraceStreamCountMax) {
     return stream_too_large(event.stream);
   }
-  if (is_of_pool(event.kind)) return pools_.check(event, place);
   Space& space = is_of_host(event.kind) ? host_ : device_;
   switch (event.kind) {
     case EventKind::Alloc:
@@ -73,9 +72,21 @@ BrokenRule TraceRules::check(const Event& event, std::uint64_t place) {
       return check_duration(event);
     case EventKind::Trim:
       return event.id == 0 ? std::nullopt : pools_.check(event, place);
-    default:
+    case EventKind::PoolCreate:
+    case EventKind::PoolBegin:
+    case EventKind::PoolEnd:
+    case EventKind::PoolRelease:
+    case EventKind::PoolOnOom:
+    case EventKind::PoolNoSplit:
+    case EventKind::CaptureBegin:
+    case EventKind::CaptureEnd:
+    case EventKind::GraphReplay:
+      return pools_.check(event, place);
+    case EventKind::Sync:
+    case EventKind::Mark:
       return std::nullopt;
   }
+  return std::nullopt;
 }
 
 BrokenRule TraceRules::check_alloc(const Event& event, std::uint64_t place, Space& space) {
