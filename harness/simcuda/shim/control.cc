@@ -37,9 +37,9 @@ std::map<std::string, std::uint64_t, std::less<>> all_counts() {
 std::uint64_t count_of(const std::string& name) {
   const Gaps gaps = all_gaps();
   const auto gap = gaps.find(name);
-  const std::uint64_t gap_count = gap == gaps.end() ? 0 : gap->second.call_count;
+  const std::uint64_t missing_count = gap == gaps.end() ? 0 : gap->second.call_count;
   const ApiRecord* const record = find_api(name);
-  return gap_count + (record == nullptr ? 0 : call_count(*record));
+  return missing_count + (record == nullptr ? 0 : call_count(*record));
 }
 
 // Counts at the last simcu_reset: calls are counted by their threads, which nobody else may change.

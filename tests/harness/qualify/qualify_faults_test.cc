@@ -102,7 +102,8 @@ Report qualify_with(const Fault& fault, const std::string& fresh_path, const cha
 // Every key of the list in gpu_faults.cc.
 std::set<std::string> known_keys() {
   const std::string code = read_file("harness/simcuda/shim/gpu_faults.cc");
-  const std::size_t begin = code.find("kKeys = {");
+  const std::size_t begin = code.find("bool is_key(");
+  REQUIRE(begin != std::string::npos);
   const std::string list = code.substr(begin, code.find(';', begin) - begin);
   const std::regex quoted("\"(\\w+)\"");
   std::set<std::string> keys;
