@@ -4,7 +4,7 @@
 usage: random_jobs.py --simcuda FOLDER --out FILE.csv [--seed N] [--train N] [--infer N] [--ways N] [--ranks N] [--shared N] [--encode N]
                       [--images N] [--deepseek N] [--llava N] [--keep FOLDER]
 
-FILE.csv has a row per job, those drawn and those that were wrong once: its text, how many requests it made from its first step on, a
+FILE.csv has a row per job, those drawn and those of found_jobs.txt: its text, how many requests it made from its first step on, a
 hash of their sizes in order, and the most bytes that it had at once. tests/workloads/programs/random_jobs_test.cc holds the generators
 to such a file. Each text is drawn from its own number, so a longer draw begins with the shorter one. --keep FOLDER: the recordings stay
 there, as 000.csv.gz and so on. Needs what record_without_gpu.py needs, and peft.
@@ -68,15 +68,20 @@ def draw_checkpoint(draw, family, keys):
         keys["kv_cache"] = "none"
 
 
+def draw_targets(draw, family, keys, dropout_share):
+    """What adapters have besides their rank."""
+    maybe(draw, dropout_share, keys, lora_dropout=1)
+    if family in ("llama", "qwen2.5", "qwen3") and draw.random() < 0.5:
+        keys["lora_targets"] = draw.choice(["attention", "mlp", "all"])
+
+
 def draw_adapters(draw, family, keys):
     if family in ("t5", "phi") or keys["precision"] == "fp16_autocast" or draw.random() < 0.75:
         return
     keys["lora"] = draw.choice([4, 8, 16])
     if keys["precision"] == "bf16_autocast" and draw.random() < 0.5:
         keys["precision"] = "bf16_weights_autocast"
-    maybe(draw, 0.4, keys, lora_dropout=1)
-    if family in ("llama", "qwen2.5", "qwen3") and draw.random() < 0.5:
-        keys["lora_targets"] = draw.choice(["attention", "mlp", "all"])
+    draw_targets(draw, family, keys, 0.4)
 
 
 def draw_training(draw):
@@ -196,9 +201,7 @@ def draw_shared(draw):
     way = draw.choice(["adapters", "adapters", "evaluation", "scale", "mask", "no_sync"])
     if way == "adapters" and family not in ("t5", "phi") and keys.get("fsdp") != 1:
         keys["lora"] = draw.choice([4, 8, 16])
-        maybe(draw, 0.3, keys, lora_dropout=1)
-        if family in ("llama", "qwen2.5", "qwen3") and draw.random() < 0.5:
-            keys["lora_targets"] = draw.choice(["attention", "mlp", "all"])
+        draw_targets(draw, family, keys, 0.3)
     elif way == "evaluation":
         keys.update(eval_every=draw.choice([1, 2]), eval_batches=draw.choice([1, 2]), eval_batch=draw.choice([1, 2, 8]))
     elif way == "scale" and "fsdp" not in keys:
@@ -319,21 +322,6 @@ DRAWS = {"train": draw_training, "infer": draw_inference, "ways": draw_ways, "ra
          "images": draw_images, "deepseek": draw_deepseek, "llava": draw_llava}
 
 
-# Jobs of other draws that the generators had wrong.
-FOUND = (
-    ("train:bert-base,layers=3,hidden=768,heads=6,ffn=2304,vocabulary=5003,batch=4,seq=512,steps=3,precision=bf16,optimizer=adamw_fused,"
-     "attention=fused,zero_grad=before_backward,checkpoint=full,attention_mask=ones,eval_every=2,eval_batches=1,eval_batch=8,lora=8,lora_dropout=1"),
-    ("train:gemma-3-1b,layers=6,hidden=768,heads=6,ffn=2304,kv_heads=6,head_size=128,tied=1,vocabulary=8192,batch=2,seq=255/512/100,steps=3,"
-     "precision=fp16_autocast,optimizer=adamw,attention=fused,kv_cache=none,attention_mask=ones"),
-    ("train:bert-base,layers=2,hidden=512,heads=4,ffn=1024,vocabulary=8192,batch=2,seq=64,steps=3,optimizer=adamw,attention=eager,dp=3,rank=2,"
-     "fsdp=2,precision=fp32,initialize=deferred,gathered=bf16,reshard=0,lora=16,lora_dropout=1"),
-    ("train:bert-base,layers=2,hidden=768,heads=6,ffn=2304,vocabulary=50257,batch=1,seq=64,steps=3,optimizer=sgd_momentum,attention=fused,dp=2,"
-     "rank=0,precision=bf16,lora=4"),
-    ("infer:llama-3-8b,layers=3,hidden=256,heads=2,ffn=768,kv_heads=2,head_size=128,tied=0,vocabulary=5003,requests=7,batch=4,batches=4/3,"
-     "seq=100/33,precision=bf16,attention=fused,answers=1/3,padding=1,kv=preallocated"),
-)
-
-
 def add_counts(parser, seed, presets):
     """The options by which `drawn` knows what to draw."""
     parser.add_argument("--seed", type=int, default=seed)
@@ -378,7 +366,8 @@ def main():
     add_counts(parser, 1, {"train": 160, "infer": 80, "ways": 100, "ranks": 60, "encode": 60, "deepseek": 40, "shared": 40})
     parser.add_argument("--keep", metavar="FOLDER")
     arguments = parser.parse_args()
-    texts = [*drawn(arguments), *FOUND]
+    with open(os.path.join(HERE, "found_jobs.txt"), encoding="utf-8") as file:
+        texts = [*drawn(arguments), *file.read().split()]
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.keep or temporary
         os.makedirs(folder, exist_ok=True)

@@ -116,7 +116,7 @@ void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, bool on
   if (kind_ == OptimizerKind::SgdMomentum) {  // made by the foreach operators themselves
     for (const std::vector<OptimizedTensor>& type : types_of(tensors)) {
       for (const OptimizedTensor& tensor : type) {
-        if (tensor.count > 0) add_states(1, tensor.size_bytes());
+        add_states(1, tensor.size_bytes());
       }
     }
     return;
@@ -138,7 +138,7 @@ void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, bool on
       case OptimizerKind::AdamWFused:
         // The fused implementation keeps each parameter's step count on the device.
         if (kind_ == OptimizerKind::AdamWFused || on_device) add_states(1, 4);
-        if (tensor.count > 0) add_states(2, tensor.size_bytes());
+        add_states(2, tensor.size_bytes());
         break;
     }
   }
@@ -149,7 +149,6 @@ void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, bool on
 void Optimizer::loop(const std::vector<OptimizedTensor>& tensors) {
   Tensor denominator;  // the loop's variable: it goes when the next one is there
   for (const OptimizedTensor& tensor : tensors) {
-    if (tensor.count == 0) continue;
     Tensor root = pool_->make(tensor.size_bytes(), TensorKind::Workspace);
     Tensor corrected = pool_->make(tensor.size_bytes(), TensorKind::Workspace);
     Tensor dropped = std::exchange(denominator, std::move(corrected));
@@ -171,7 +170,6 @@ void Optimizer::step(const std::vector<OptimizedTensor>& tensors) {
   for (const std::vector<OptimizedTensor>& type : types_of(tensors)) {
     std::vector<Tensor> fresh;
     for (const OptimizedTensor& tensor : type) {
-      if (tensor.count == 0) continue;
       fresh.push_back(pool_->make(tensor.size_bytes(), TensorKind::Workspace));
     }
     let_go(std::exchange(denominators, std::move(fresh)));  // when their name is bound again

@@ -25,6 +25,7 @@ std::uint64_t Tensor::size_bytes() const {
 }
 
 Tensor TensorPool::make(std::uint64_t size_bytes, TensorKind kind, std::uint32_t stream) {
+  if (size_bytes == 0) return {};
   const std::uint64_t id =
       batch_->allocate({.size_bytes = size_bytes, .stream = stream, .tensor = kind});
   std::uint32_t slot = static_cast<std::uint32_t>(slots_.size());

@@ -52,6 +52,7 @@ class TensorPool {
   TensorPool(const TensorPool&) = delete;
   TensorPool& operator=(const TensorPool&) = delete;
 
+  // Of 0 bytes: no tensor, as PyTorch asks for no block.
   [[nodiscard]] Tensor make(std::uint64_t size_bytes, TensorKind kind, std::uint32_t stream = 0);
   // The tensor's block is used on another stream (record_stream).
   void record(const Tensor& tensor, std::uint32_t stream) {

@@ -39,8 +39,9 @@ std::array<Var, 2> Transformer::make_rotary(std::uint64_t width) {
   Var frequencies;
   // Qwen casts them before it expands them over the batch.
   const bool is_qwen = setup_.model.has_qwen_parts() && !setup_.model.gemma;
-  if (parameter_bytes() != 4 || has_narrow_buffers_)
+  if (parameter_bytes() != 4 || has_narrow_buffers_) {
     frequencies = tape_.make((is_qwen ? 1 : batch) * half, 4);
+  }
   Var positions = tape_.make(batch * setup_.sequence, 4);
   Var angles = tape_.make(batch * setup_.sequence * half, 4);
   tape_.use_cublas(false);
