@@ -2,29 +2,32 @@
 """Do jobs that were drawn at random take on the card what `allocmark estimate` said before?
 
 usage: random_jobs_card.py predict ALLOCMARK FOLDER [--seed N] [--train N] [--infer N] ...   writes FOLDER/predicted.csv; no GPU
-       random_jobs_card.py measure FOLDER [--jobs N]     runs each job under each config; needs a GPU, PyTorch, transformers, peft
+       random_jobs_card.py measure FOLDER [--jobs N] [--room-gib N]     runs each job under each config; needs a GPU, PyTorch, transformers, peft
        random_jobs_card.py page FOLDER                   writes FOLDER/README.md from both files and FOLDER/notes.md
 
 The jobs are those of scripts/record/random_jobs.py with another seed, and the programs those of described_job.py beside it. Each job
 runs in a process of its own. What is compared is PyTorch's own count, which other processes on the card do not change.
 """
 import argparse
+import contextlib
 import csv
 import json
 import os
 import statistics
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RECORD = os.path.join(HERE, "..", "record")
 sys.path.insert(0, RECORD)
-import random_jobs  # noqa: E402
+import draw_jobs  # noqa: E402
 
 CONFIGS = {"unset": "", "expandable_segments:True": "expandable_segments:True"}
 NUMBERS = "live_bytes", "reserved_bytes"
 COLUMNS = "text", "config", *NUMBERS
+CONTEXT_BYTES = 1 << 30  # of a process beside what its allocator reserves
 
 
 def read(path):
@@ -42,7 +45,7 @@ def write(path, rows):
 def predict(arguments):
     os.makedirs(arguments.folder, exist_ok=True)
     rows = []
-    for text in random_jobs.drawn(arguments):
+    for text in draw_jobs.drawn(arguments):
         for config in CONFIGS:
             run = subprocess.run([arguments.allocmark, "estimate", text, "--pytorch", "2.11", "--conf", config, "--format", "json"],
                                  capture_output=True, text=True)
@@ -52,6 +55,24 @@ def predict(arguments):
             (of_config,) = said["settings"]
             rows.append((text, config, said["live_bytes"], of_config["reserved_bytes"]))
     write(os.path.join(arguments.folder, "predicted.csv"), rows)
+
+
+class Room:
+    """What the card holds, for jobs that run at once. A job larger than all of it runs alone."""
+
+    def __init__(self, byte_count):
+        self.all_bytes, self.left_bytes, self.changed = byte_count, byte_count, threading.Condition()
+
+    @contextlib.contextmanager
+    def of(self, byte_count):
+        byte_count = min(byte_count + CONTEXT_BYTES, self.all_bytes)
+        with self.changed:
+            self.changed.wait_for(lambda: self.left_bytes >= byte_count)
+            self.left_bytes -= byte_count
+        yield
+        with self.changed:
+            self.left_bytes += byte_count
+            self.changed.notify_all()
 
 
 def measure_one(key):
@@ -67,12 +88,26 @@ def measure_one(key):
 
 
 def measure(arguments):
-    keys = list(read(os.path.join(arguments.folder, "predicted.csv")))
-    with ThreadPoolExecutor(arguments.jobs) as pool:
-        rows = list(pool.map(measure_one, keys))
-    write(os.path.join(arguments.folder, "measured.csv"), [row for row in rows if row])
-    if None in rows:
-        sys.exit(f"random_jobs_card.py: {rows.count(None)} of {len(rows)} runs failed")
+    """A row is written when its run ends. Called again, it runs what has no row."""
+    predicted, room = read(os.path.join(arguments.folder, "predicted.csv")), Room(arguments.room_gib << 30)
+    path = os.path.join(arguments.folder, "measured.csv")
+    rows = {key: tuple(row[name] for name in COLUMNS) for key, row in (read(path) if os.path.exists(path) else {}).items()}
+    write(path, rows.values())
+
+    def measure_in_room(key):
+        with room.of(int(predicted[key]["reserved_bytes"])):
+            return key, measure_one(key)
+
+    with ThreadPoolExecutor(arguments.jobs) as pool, open(path, "a", encoding="utf-8", newline="") as out:
+        for run in as_completed([pool.submit(measure_in_room, key) for key in predicted if key not in rows]):
+            key, row = run.result()
+            if row:
+                rows[key] = row
+                csv.writer(out, delimiter=";", lineterminator="\n").writerow(row)
+                out.flush()
+    write(path, [rows[key] for key in predicted if key in rows])
+    if len(rows) < len(predicted):
+        sys.exit(f"random_jobs_card.py: {len(predicted) - len(rows)} of {len(predicted)} runs failed")
 
 
 def percent(value):
@@ -113,10 +148,11 @@ def main():
     one = commands.add_parser("predict")
     one.add_argument("allocmark")
     one.add_argument("folder")
-    random_jobs.add_counts(one, 2, {"train": 120, "infer": 60})
+    draw_jobs.add_counts(one, 2, {"train": 120, "infer": 60})
     one = commands.add_parser("measure")
     one.add_argument("folder")
     one.add_argument("--jobs", type=int, default=8, help="at once")
+    one.add_argument("--room-gib", type=int, default=120, help="what jobs that run at once may reserve, as predicted (default 120)")
     commands.add_parser("page").add_argument("folder")
     arguments = parser.parse_args()
     {"predict": predict, "measure": measure, "page": page}[arguments.command](arguments)

@@ -282,10 +282,19 @@ TEST_CASE("models have as many parameters as published") {
   }
 }
 
+TEST_CASE("prompts that are given may be longer than those that are drawn") {
+  for (const char* text :
+       {"gpt2-124m,layers=1,seq=1000,answers=25", "gpt2-124m,layers=1,seq=24,answers=1001",
+        "llama-3-8b,layers=1,seq=40000,answers=2"}) {
+    CHECK(open_workload(std::string("infer:") + text + ",requests=1,batch=1", 1) != nullptr);
+  }
+}
+
 TEST_CASE("bad parameters name the key and what is allowed") {
   CHECK(mentions(refusal_of("train:gpt2-124m,bacth=8"), "did you mean 'batch'"));
   CHECK(mentions(refusal_of("train:gpt2-124m,batch=0"), "a whole number from 1 to 4096"));
-  CHECK(mentions(refusal_of("train:gpt2-124m,seq=2048"), "whole numbers from 1 to 1024 joined by"));
+  CHECK(
+      mentions(refusal_of("train:gpt2-124m,seq=2048"), "whole numbers from 1 to 1024, joined by"));
   CHECK(mentions(refusal_of("train:gpt2-124m,precision=fp16"), "one of bf16_autocast, bf16, fp32"));
   CHECK(mentions(refusal_of("train:"), "no model given"));
   CHECK(mentions(refusal_of("train:gpt2-124m,seq=5/"), "joined by '/'"));
@@ -297,6 +306,9 @@ TEST_CASE("bad parameters name the key and what is allowed") {
   CHECK(mentions(refusal_of("infer:gpt2-124m,median=9"), "unknown key 'median'"));
   CHECK(mentions(refusal_of("infer:gpt2-124m,context_max=1024,generated_max=1"),
                  "a whole number from 0 to 0"));
+  CHECK(mentions(refusal_of("infer:gpt2-124m,seq=1000,answers=26"), "from 1 to 25, joined by"));
+  CHECK(
+      mentions(refusal_of("infer:gpt2-124m,seq=300,context_max=200"), "at most context_max = 200"));
   CHECK(mentions(refusal_of("churn:size_min=1MiB,size_max=1KiB"), "bad value of key 'size_max'"));
   CHECK(mentions(refusal_of("train:vit-base,patch=15"), "a divisor of image = 224"));
   CHECK(mentions(refusal_of("train:vit-base,seq=5"), "unknown key 'seq'"));

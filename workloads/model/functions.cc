@@ -112,8 +112,9 @@ Var add_scalar(Tape& tape, Var input) { return elementwise(tape, std::move(input
 Var multiply(Tape& tape, Var left, Var right, bool is_row) {
   const std::uint64_t count = std::max(left.count, right.count);
   const std::uint64_t width = std::max(left.width, right.width);
-  // A weight is broadcast over rows: its gradient is a sum over them.
-  const bool sums_rows = is_row || left.edge < kNoEdge || right.edge < kNoEdge;
+  // A weight is broadcast over rows: its gradient is a sum over them. A larger leaf is an input.
+  const bool sums_rows = is_row || (left.edge < kNoEdge && left.count <= right.count) ||
+                         (right.edge < kNoEdge && right.count <= left.count);
   const std::uint64_t columns = sums_rows ? std::min(left.count, right.count) : 0;
   Node* node = tape.record(
       multiply_backward, {&left, &right},

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "workloads/model/functions.h"
 #include "workloads/model/prompt.h"
 
 namespace allocmark {
@@ -60,7 +61,9 @@ void Generation::choose(Var logits, std::uint64_t context) {
   is_prompt_ = false;
   exact_ = make(logits.count * 4);
   if (scores_ != nullptr) add_scores(logits.count);
-  Tensor best = samples_ ? sampling_.draw(batch_, logits.count / batch_) : make(batch_ * 8);
+  const std::uint64_t vocabulary = logits.count / batch_;
+  Tensor best = samples_ ? sampling_.draw(batch_, vocabulary) : make(batch_ * 8);
+  if (!samples_) take_reduction_scratch(*tape_, vocabulary, 16, batch_);
   chosen_.reset();
   Tensor kept = make(batch_ * 8);
   Tensor rest = make(batch_ * 8);

@@ -8,7 +8,9 @@
 namespace allocmark {
 namespace {
 
-constexpr std::uint64_t kSortTile = 4608;  // CUB's, of pairs
+// CUB's, of pairs.
+constexpr std::uint64_t kSortTile = 4608;
+constexpr std::uint64_t kUniqueTile = 4480;
 
 std::uint64_t sort_scratch_bytes(std::uint64_t count, std::uint64_t pass_count) {
   return radix_sort_bytes(
@@ -35,9 +37,6 @@ bool is_added_at_once(std::uint64_t row_count, std::uint64_t piece_count, std::u
 // whether the indexes were expanded, bytes of a gradient that has to be copied first.
 void embedding_backward(Tape& tape, Node& node, Backprop& b) {
   const std::uint64_t count = node.sizes[1];
-  const auto look_back = [&tape](std::uint64_t items) {
-    take_look_back(tape, divided_up(items, kSortTile), 16);
-  };
   Tensor rows;
   if (node.sizes[5] > 0) rows = tape.gradient(node.sizes[5]);
   // Up to 3072 indexes are added one by one; more are sorted, and equal ones summed in pieces of
@@ -59,12 +58,12 @@ void embedding_backward(Tape& tape, Node& node, Backprop& b) {
   const Tensor segment_count = tape.scratch(8);
   {
     const Tensor range = tape.scratch(count * 8);
-    look_back(count);
+    take_look_back(tape, divided_up(count, kUniqueTile), 16);
   }
   const std::uint64_t segments_max = std::min(count, node.sizes[3]);
   const Tensor pieces = tape.scratch(segments_max * 8);
   const Tensor piece_offsets = tape.scratch(segments_max * 8);
-  look_back(segments_max);
+  take_running_sum_scratch(tape, segments_max);
   const Tensor piece_count = tape.scratch(8);
   const std::uint64_t pieces_max = count / 10 + segments_max;
   const Tensor starts = tape.scratch(pieces_max * 8);

@@ -51,14 +51,16 @@ Var mean_squared_error(Tape& tape, Var predicted, const Tensor& wanted) {
   return loss;
 }
 
-// 512 threads read 16 elements each before blocks share the work; those meet in a buffer, guarded
-// by a counter (ATen/native/cuda/Reduce.cuh).
+// 512 threads read 16 elements each before blocks share the work, as many as keep the GPU busy;
+// those meet in a buffer, guarded by a counter (ATen/native/cuda/Reduce.cuh).
 void take_reduction_scratch(Tape& tape, std::uint64_t count, std::uint64_t width,
                             std::uint64_t rows) {
   const std::uint64_t per_thread = divided_up(count, 512);
-  if (per_thread < 256) return;
-  const std::uint64_t blocks = std::max(
-      std::min<std::uint64_t>(132 * 4, divided_up(per_thread, 16)), divided_up(per_thread, 256));
+  constexpr std::uint64_t kBlocksWanted = 132 * 4;
+  if (per_thread < 256 || rows > kBlocksWanted) return;
+  const std::uint64_t blocks =
+      std::max(std::min(divided_up(kBlocksWanted, rows), divided_up(per_thread, 16)),
+               divided_up(per_thread, 256));
   const Tensor buffer = tape.scratch(rows * blocks * width);
   const Tensor counter = tape.scratch(rows * 4);
 }

@@ -9,12 +9,19 @@
 namespace allocmark {
 namespace {
 
+// Of prompts; 0 where they are drawn.
+std::uint64_t longest_given(const InferConfig& config) {
+  return *std::max_element(config.sequences.begin(), config.sequences.end());
+}
+
 // The keys of models that generate; `longest` bounds prompt and answer together.
 void read_generation(Parameters& parameters, std::uint64_t longest, InferConfig* config) {
   const bool has_limit = config->setup.model.positions > 0;
   const std::uint64_t left = has_limit ? longest - config->lengths.context_max : longest;
+  const std::uint64_t given = longest_given(*config);
   // The last new token is not read again, so it needs no position.
-  config->answers = parameters.numbers("answers", 0, {1, left + 1});
+  config->answers =
+      parameters.numbers("answers", 0, {1, (has_limit && given > 0 ? longest - given : left) + 1});
   if (config->answers.front() > 0) {
     config->lengths.generated_max =
         *std::max_element(config->answers.begin(), config->answers.end()) - 1;
@@ -50,8 +57,12 @@ void read_lengths(Parameters& parameters, InferConfig* config) {
   const std::uint64_t context_preset = !model.generates() ? longest
                                        : has_limit        ? longest / 2
                                                           : 16'384;
-  lengths.context_max = parameters.number("context_max", context_preset, {1, longest});
-  config->sequences = parameters.numbers("seq", 0, {1, lengths.context_max});
+  config->sequences = parameters.numbers("seq", 0, {1, longest});
+  const std::uint64_t given = longest_given(*config);
+  lengths.context_max =
+      parameters.number("context_max", std::max(context_preset, given), {1, longest});
+  parameters.refuse_if(given > lengths.context_max, "seq",
+                       "at most context_max = " + std::to_string(lengths.context_max), given);
   if (model.generates()) read_generation(parameters, longest, config);
   lengths.longest_percent = parameters.number("longest_percent", 0, {0, 100});
   if (lengths.source != LengthSource::Lognormal) return;

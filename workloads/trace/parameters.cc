@@ -112,7 +112,7 @@ std::vector<std::uint64_t> Parameters::numbers(std::string_view key, std::uint64
     const auto one = number_in_text<std::uint64_t>(value->substr(begin, end - begin));
     if (!one || *one < range.lowest || *one > range.highest || parsed.size() == 1024) {
       refuse(key,
-             fmt::format("whole numbers from {} to {} joined by '/', at most 1024", range.lowest,
+             fmt::format("up to 1024 whole numbers from {} to {}, joined by '/'", range.lowest,
                          range.highest),
              *value);
     }
