@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <utility>
 
 #include "workloads/model/collectives.h"
@@ -18,22 +19,39 @@ std::uint64_t DataParallel::bytes_of(std::size_t parameter) const {
   return own.count * own.width;
 }
 
-// The first rank's parameters go to all others, flattened; two buffers are under way at a time.
-void DataParallel::synchronize_parameters(const std::vector<std::size_t>& trained) {
-  std::deque<Tensor> under_way;
-  std::uint64_t size_bytes = 0;
-  const auto send = [&] {
-    if (size_bytes == 0) return;
-    under_way.push_back(tape_->pool().make(size_bytes, TensorKind::Communication));
-    tape_->communicate(size_bytes, kReduceStream, RankGroup::Data);
-    if (under_way.size() == 2) under_way.pop_front();
-    size_bytes = 0;
+// The first rank's parameters and buffers go to all others. Those of one type are flattened, unless
+// there is one alone, and two are under way at a time.
+void DataParallel::synchronize(const std::vector<std::size_t>& parameters,
+                               const ModelBuffers& buffers) {
+  struct Flat {
+    std::size_t first = 0;  // by which they are sent
+    std::size_t tensor_count = 0;
+    std::uint64_t size_bytes = 0;
   };
-  for (const std::size_t parameter : trained) {
-    size_bytes += bytes_of(parameter);
-    if (size_bytes >= kBroadcastBytes) send();
+  std::vector<Flat> full;
+  std::map<std::uint64_t, Flat> open;  // by the width of an element
+  std::size_t index = 0;
+  const auto add = [&](std::uint64_t size_bytes, std::uint64_t width) {
+    Flat& own = open.try_emplace(width, Flat{.first = index++}).first->second;
+    ++own.tensor_count;
+    own.size_bytes += size_bytes;
+    if (own.size_bytes >= kBroadcastBytes) full.push_back(open.extract(width).mapped());
+  };
+  for (const std::size_t parameter : parameters) {
+    add(bytes_of(parameter), tape_->parameters()[parameter].width);
   }
-  send();
+  for (const Tensor& buffer : *buffers.tensors) add(buffer.size_bytes(), buffers.width);
+  for (const auto& [width, rest] : open) full.push_back(rest);
+  std::sort(full.begin(), full.end(),
+            [](const Flat& left, const Flat& right) { return left.first < right.first; });
+  std::deque<Tensor> under_way;
+  for (const Flat& own : full) {
+    under_way.push_back(own.tensor_count == 1
+                            ? Tensor()
+                            : tape_->pool().make(own.size_bytes, TensorKind::Communication));
+    tape_->communicate(own.size_bytes, kReduceStream, RankGroup::Data);
+    if (under_way.size() == 2) under_way.pop_front();
+  }
   while (!under_way.empty()) under_way.pop_front();
 }
 
@@ -127,11 +145,11 @@ void DataParallel::wrap_zero(const std::vector<std::size_t>& trained) {
 }
 
 void DataParallel::wrap(const std::vector<std::size_t>& all,
-                        const std::vector<std::size_t>& trained) {
+                        const std::vector<std::size_t>& trained, const ModelBuffers& buffers) {
   bucket_of_.assign(tape_->parameters().size(), 0);
   if (settings_.kind == DataParallelKind::Ddp) {
     check_shapes(trained);
-    synchronize_parameters(all);
+    synchronize(all, buffers);
     // One bucket for all, until it is known in which order gradients come.
     make_buckets(trained, ~std::uint64_t{0});
   } else {
@@ -139,15 +157,17 @@ void DataParallel::wrap(const std::vector<std::size_t>& all,
   }
 }
 
-void DataParallel::begin_forward(std::uint64_t buffer_bytes, bool has_graph,
+void DataParallel::begin_forward(const ModelBuffers& buffers, bool has_graph,
                                  bool last_micro_batch) {
   if (settings_.kind != DataParallelKind::Ddp) return;
   if (has_graph && !rebuilt_ && !arrivals_.empty()) rebuild_buckets();
   // After a forward whose gradients are not reduced, nobody gives buffers.
   const bool gives =
       std::exchange(gives_buffers_, has_graph && (last_micro_batch || !settings_.no_sync));
-  if (buffer_bytes == 0 || !gives) return;
-  const Tensor given = tape_->pool().make(buffer_bytes, TensorKind::Communication);
+  if (buffers.tensors->size() < 2 || !gives) return;
+  std::uint64_t size_bytes = 0;
+  for (const Tensor& buffer : *buffers.tensors) size_bytes += buffer.size_bytes();
+  const Tensor given = tape_->pool().make(size_bytes, TensorKind::Communication);
 }
 
 void DataParallel::begin_backward(bool last_micro_batch) {

@@ -42,10 +42,10 @@ class DataParallel {
       : settings_(settings), tape_(tape) {}
 
   // Once the model is there. Parameter indexes in the model's order.
-  void wrap(const std::vector<std::size_t>& all, const std::vector<std::size_t>& trained);
-  // `buffer_bytes`: the model's buffers, which DDP gives to all ranks.
+  void wrap(const std::vector<std::size_t>& all, const std::vector<std::size_t>& trained,
+            const ModelBuffers& buffers);
   // `has_graph`: of a training's pass, or an evaluation's that keeps one.
-  void begin_forward(std::uint64_t buffer_bytes, bool has_graph, bool last_micro_batch);
+  void begin_forward(const ModelBuffers& buffers, bool has_graph, bool last_micro_batch);
   void begin_backward(bool last_micro_batch);
   void on_gradient(std::size_t parameter);
   void end_backward();
@@ -70,7 +70,7 @@ class DataParallel {
     Tensor flat;
   };
 
-  void synchronize_parameters(const std::vector<std::size_t>& trained);
+  void synchronize(const std::vector<std::size_t>& parameters, const ModelBuffers& buffers);
   void check_shapes(const std::vector<std::size_t>& trained);
   void make_buckets(const std::vector<std::size_t>& order, std::uint64_t first_bytes_max);
   void rebuild_buckets();

@@ -73,4 +73,10 @@ class TensorPool {
   std::vector<std::uint32_t> free_slots_;
 };
 
+// What a module has beside parameters, all of one type. DDP gives them to all ranks.
+struct ModelBuffers {
+  const std::vector<Tensor>* tensors = nullptr;
+  std::uint64_t width = 0;  // bytes of an element
+};
+
 }  // namespace allocmark

@@ -169,12 +169,6 @@ std::vector<std::size_t> Transformer::trained_parameters() {
   return order;
 }
 
-std::uint64_t Transformer::buffer_bytes() const {
-  std::uint64_t bytes = 0;
-  for (const Tensor& buffer : buffers_) bytes += buffer.size_bytes();
-  return bytes;
-}
-
 void Transformer::end_graph() {
   if (lora_.rank == 0 || graph_inputs_.size() < 2) return;
   tape_.parameters()[input_leaf_].gradient.reset();

@@ -92,8 +92,9 @@ class Transformer {
   void forget_conditions() { conditions_ = {}; }
   // The parameters of each block, its adapters among them.
   [[nodiscard]] std::vector<std::vector<std::size_t>> unit_parameters() const;
-  // Of what a module has beside parameters.
-  [[nodiscard]] std::uint64_t buffer_bytes() const;
+  [[nodiscard]] ModelBuffers buffers() const {
+    return {&buffers_, setup_.model.family == ModelFamily::Bert ? 8 : parameter_bytes()};
+  }
   // Between steps: no dropout.
   void set_evaluating(bool evaluating);
   // In the order of model.parameters(): all, and those that are trained.

@@ -103,7 +103,7 @@ void Training::wrap() {
     tape().set_on_hook([this](std::uint64_t code) { sharded_->on_hook(code); });
   } else if (settings.kind != DataParallelKind::None) {
     replicas_ = std::make_unique<DataParallel>(settings, &tape());
-    replicas_->wrap(model_->ordered_parameters(), model_->trained_parameters());
+    replicas_->wrap(model_->ordered_parameters(), model_->trained_parameters(), model_->buffers());
     tape().set_on_parameter([this](std::size_t index) {
       if (tape().parameters()[index].count > 0) replicas_->on_gradient(index);
     });
@@ -193,7 +193,7 @@ void Training::begin_forward(std::uint64_t index) {
     return;
   }
   if (replicas_) {
-    replicas_->begin_forward(model_->buffer_bytes(), !evaluating_ || config_.eval_grad,
+    replicas_->begin_forward(model_->buffers(), !evaluating_ || config_.eval_grad,
                              own.micro_batch + 1 == config_.accumulate);
   }
   const DataParallelSettings& shared = config_.data_parallel;
