@@ -1,5 +1,6 @@
 // ShardedParameters where the model is made in shards and never as a whole: what the set-up
 // allocates instead.
+#include <algorithm>
 #include <utility>
 
 #include "workloads/model/sharded_parameters.h"
@@ -26,12 +27,32 @@ void ShardedParameters::make_whole(Unit* unit, const std::vector<std::size_t>& p
 // FSDP 2 shards parameters on the meta device; to_empty() then makes this rank's rows of each, in
 // the model's order. At a block's end, and the root's, rows that the ranks do not share evenly are
 // copied to where all have as many.
-void ShardedParameters::make_single_shards() {
-  const auto make = [&](Unit* unit, const Shard& shard) {
-    const std::uint64_t count = shard.count == 0 ? shard.padded_count : shard.count;
-    unit->own.push_back(tape_->pool().make(count * width_, TensorKind::Parameter));
-  };
+void ShardedParameters::make_single_shards(const std::vector<LateTensor>& late,
+                                           std::vector<Tensor>* buffers) {
+  TensorPool& pool = tape_->pool();
+  // DTensor tries its first operators with tensors that have no memory; each such try begins with
+  // one of four bytes (torch/_subclasses/fake_tensor.py, init_gpu_context).
+  for (int i = 0; i < 2; ++i) const Tensor context = pool.make(4, TensorKind::Workspace);
   Unit* const root = &units_[0];
+  const auto made = [&](const Shard& shard) {
+    const std::uint64_t count = shard.count == 0 ? shard.padded_count : shard.count;
+    return pool.make(count * width_, TensorKind::Parameter);
+  };
+  auto behind = late.begin();
+  auto buffer = buffers->begin();
+  const auto make = [&](Unit* unit, const Shard& shard) {
+    unit->own.push_back(made(shard));
+    for (; behind != late.end() && behind->behind == shard.parameter; ++behind) {
+      if (behind->buffer_bytes > 0) {
+        *buffer++ = pool.make(behind->buffer_bytes, TensorKind::Unknown);
+        continue;
+      }
+      const auto again =
+          std::find_if(root->shards.begin(), root->shards.end(),
+                       [&](const Shard& one) { return one.parameter == behind->again; });
+      root->own[static_cast<std::size_t>(again - root->shards.begin())] = made(*again);
+    }
+  };
   auto next = root->shards.begin();
   for (std::size_t i = 1; i < units_.size(); ++i) {
     Unit* const block = &units_[i];

@@ -102,6 +102,7 @@ struct TransformerSetup {
   // Parameters are on no device until they are sharded: ShardedParameters makes what this rank
   // keeps.
   bool defers_parameters = false;
+  bool defers_buffers = false;              // with fully_shard
   std::uint64_t expert_ranks = 1;           // ranks that share the experts of every block
   bool expert_loop = false;                 // experts one after the other, else as grouped products
   bool copies_experts = true;               // of tokens that are generated one by one

@@ -111,7 +111,8 @@ void ShardedParameters::set_own_parts(Unit* unit) const {
   }
 }
 
-void ShardedParameters::wrap(const std::vector<std::vector<std::size_t>>& layers) {
+void ShardedParameters::wrap(const std::vector<std::vector<std::size_t>>& layers,
+                             const std::vector<LateTensor>& late, std::vector<Tensor>* buffers) {
   tape_->set_keeps_casts(settings_.kind != DataParallelKind::Fsdp1);
   units_.resize(layers.size() + 1);
   std::vector<bool> is_inside(tape_->parameters().size(), false);
@@ -124,7 +125,7 @@ void ShardedParameters::wrap(const std::vector<std::vector<std::size_t>>& layers
     if (!is_inside[index] && tape_->parameters()[index].count > 0) root.push_back(index);
   }
   wrap_unit(&units_[0], root);
-  if (single() && settings_.defers_parameters) make_single_shards();
+  if (single() && settings_.defers_parameters) make_single_shards(late, buffers);
   if (settings_.kind == DataParallelKind::Zero3) wrap_zero3();
 }
 
@@ -306,7 +307,6 @@ void ShardedParameters::reduce_flat(Unit* unit) {
     output = pool.make(unit->own_count * width_, TensorKind::Gradient, stream);
   }
   if (settings_.records) pool.record(flat, kFlatReduceStream);
-  flat.reset();
   keep_gradient(unit, std::move(output));
 }
 

@@ -19,8 +19,10 @@ class ShardedParameters {
   ShardedParameters(const DataParallelSettings& settings, std::uint64_t rank, Tape* tape)
       : settings_(settings), rank_(rank), tape_(tape) {}
 
-  // `layers`: the parameters of each block; those outside make the first unit.
-  void wrap(const std::vector<std::vector<std::size_t>>& layers);
+  // `layers`: the parameters of each block; those outside make the first unit. `late`: in order,
+  // what a model that is made in shards has besides; its buffers are put into `buffers`.
+  void wrap(const std::vector<std::vector<std::size_t>>& layers,
+            const std::vector<LateTensor>& late, std::vector<Tensor>* buffers);
 
   // Forward: the root's parameters stay until the end of the backward.
   void begin_forward();
@@ -75,7 +77,7 @@ class ShardedParameters {
   }
   void wrap_unit(Unit* unit, const std::vector<std::size_t>& parameters);
   void make_whole(Unit* unit, const std::vector<std::size_t>& parameters);
-  void make_single_shards();
+  void make_single_shards(const std::vector<LateTensor>& late, std::vector<Tensor>* buffers);
   void pad_shards(Unit* unit);
   void set_own_parts(Unit* unit) const;
   void wrap_zero3();

@@ -27,6 +27,7 @@ void Transformer::make_t5_parameters() {
   const std::uint64_t h = model.hidden;
   const std::uint64_t inner = model.attention_width();
   word_table_ = head_ = add_weight(model.vocabulary * h, model.vocabulary);
+  share(word_table_);
   const auto attention = [&](LayerWeights* own, bool has_bias) {
     own->query = add_weight(h * inner, inner);
     own->key = add_weight(h * inner, inner);
@@ -46,9 +47,13 @@ void Transformer::make_t5_parameters() {
     own.second_norm = add_weight(h);
     end_layer_parameters(own, first);
     if (decodes) cross_layers_.push_back(cross);
-    if (i + 1 == model.layer_count) encoder_norm_ = add_weight(h);
+    if (i + 1 == model.layer_count) {
+      encoder_norm_ = add_weight(h);
+      share(word_table_);
+    }
   }
   final_norm_ = add_weight(h);
+  share(word_table_);
 }
 
 // Without a mean; in four bytes, and back to the weight's type before the weight.

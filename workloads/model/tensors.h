@@ -79,4 +79,12 @@ struct ModelBuffers {
   std::uint64_t width = 0;  // bytes of an element
 };
 
+// What fully_shard's to_empty() makes behind a parameter: a buffer of the model, or once more the
+// rows of one that another module has too; those made first go then.
+struct LateTensor {
+  std::size_t behind = 0;
+  std::uint64_t buffer_bytes = 0;  // 0: `again`
+  std::size_t again = 0;
+};
+
 }  // namespace allocmark

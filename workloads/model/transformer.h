@@ -92,6 +92,8 @@ class Transformer {
   void forget_conditions() { conditions_ = {}; }
   // The parameters of each block, its adapters among them.
   [[nodiscard]] std::vector<std::vector<std::size_t>> unit_parameters() const;
+  [[nodiscard]] const std::vector<LateTensor>& late_tensors() const { return late_; }
+  [[nodiscard]] std::vector<Tensor>* late_buffers() { return &buffers_; }
   [[nodiscard]] ModelBuffers buffers() const {
     return {&buffers_, setup_.model.family == ModelFamily::Bert ? 8 : parameter_bytes()};
   }
@@ -172,6 +174,8 @@ class Transformer {
 
   // `rows`: of a matrix as PyTorch stores it.
   [[nodiscard]] std::size_t add_weight(std::uint64_t count, std::uint64_t rows = 0);
+  void add_buffer(std::uint64_t size_bytes);
+  void share(std::size_t parameter);
   // `rows`: of experts their number, since FSDP 2 shares them out whole. 0: as the family has it.
   [[nodiscard]] std::size_t add_matrix(std::uint64_t in, std::uint64_t out, std::uint64_t rows = 0);
   // The weight's index; its bias is the next one.
@@ -353,6 +357,7 @@ class Transformer {
   std::vector<ParameterRange> layer_parameters_;
   std::unique_ptr<MegatronModel> megatron_;
   std::vector<Tensor> buffers_;
+  std::vector<LateTensor> late_;  // what is left to ShardedParameters
   std::vector<Tensor> quantized_;
   std::vector<Tensor>* kept_outputs_ = nullptr;
   // Local variables of the model's forward.

@@ -18,6 +18,21 @@ std::size_t Transformer::add_weight(std::uint64_t count, std::uint64_t rows) {
   return tape_.add_parameter(std::move(parameter));
 }
 
+void Transformer::add_buffer(std::uint64_t size_bytes) {
+  if (!setup_.defers_buffers) {
+    buffers_.push_back(tape_.allocate(size_bytes, TensorKind::Unknown));
+    return;
+  }
+  buffers_.emplace_back();
+  late_.push_back({.behind = tape_.parameters().size() - 1, .buffer_bytes = size_bytes});
+}
+
+// Of another module, which has it too.
+void Transformer::share(std::size_t parameter) {
+  if (!setup_.defers_buffers) return;
+  late_.push_back({.behind = tape_.parameters().size() - 1, .again = parameter});
+}
+
 // Of a block, with a bias where its family has one.
 std::size_t Transformer::add_matrix(std::uint64_t in, std::uint64_t out, std::uint64_t rows) {
   const ModelShape& model = setup_.model;
@@ -145,7 +160,7 @@ void Transformer::make_mlp_parameters(LayerWeights* own) {
     if (is_router_last) own->router = add_matrix(h, model.expert_count);
     if (!model.is_latent()) return;
     // What balances the experts' load.
-    buffers_.push_back(tape_.allocate(model.expert_count * parameter_bytes(), TensorKind::Unknown));
+    add_buffer(model.expert_count * parameter_bytes());
     if (model.shared_ffn == 0) return;
     gated(&own->shared_gate, &own->shared_up, &own->shared_down, model.shared_ffn);
   } else {
@@ -185,32 +200,34 @@ void Transformer::make_parameters() {
       (model.vocabulary + setup_.parallel.tensor - 1) / setup_.parallel.tensor;
   if (setup_.parallel.is_first()) {
     word_table_ = add_weight(words * h, words);
+    if (model.gemma) add_buffer(parameter_bytes());  // the scale of the embeddings
     if (model.positions > 0) position_table_ = add_weight(model.positions * h, model.positions);
   }
   if (model.family == ModelFamily::Bert) {
     type_table_ = add_weight(2 * h, 2);
     embedding_norm_ = add_norm();
-    for (int i = 0; i < 2; ++i) {  // position and type ids
-      buffers_.push_back(tape_.allocate(model.positions * 8, TensorKind::Unknown));
-    }
+    for (int i = 0; i < 2; ++i) add_buffer(model.positions * 8);  // position and type ids
   }
   for (std::uint64_t i = 0; i < setup_.own_layer_count(); ++i) make_layer_parameters();
   const bool is_last = setup_.parallel.is_last();
   if (model.family != ModelFamily::Bert && is_last) final_norm_ = add_norm();
   if (model.is_llama_like()) {
-    // Inverse frequencies, twice; Gemma's scale of the embeddings, and other frequencies.
-    if (model.gemma) buffers_.push_back(tape_.allocate(parameter_bytes(), TensorKind::Unknown));
+    // Inverse frequencies, twice; Gemma has two kinds.
     for (int i = 0; i < (model.gemma ? 4 : 2); ++i) {
-      buffers_.push_back(
-          tape_.allocate(model.rotary_width() / 2 * parameter_bytes(), TensorKind::Unknown));
+      add_buffer(model.rotary_width() / 2 * parameter_bytes());
     }
   }
   if (model.family == ModelFamily::Bert) {
     transform_ = add_weight_and_bias(h, h);  // the head's, or the pooler
     if (setup_.has_word_head()) transform_norm_ = add_norm();
-    if (setup_.has_word_head()) head_bias_ = add_weight(words);
+    if (setup_.has_word_head()) {
+      share(word_table_);
+      head_bias_ = add_weight(words);
+      share(head_bias_);
+    }
   }
   const bool shares_table = model.tied_head && setup_.parallel.is_first();
+  if (shares_table && model.family != ModelFamily::Bert) share(word_table_);
   const std::uint64_t head_words = (words + setup_.head_ranks - 1) / setup_.head_ranks;
   if (is_last) head_ = shares_table ? word_table_ : add_weight(head_words * h, head_words);
   if (lora_.rank > 0) make_adapters();

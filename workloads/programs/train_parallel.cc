@@ -229,6 +229,7 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
     own.prefetch = parameters.flag("prefetch", true);
     own.defers_parameters = parameters.choice("initialize", {"deferred", "whole"}) == 0;
     config->setup.defers_parameters = own.defers_parameters;
+    config->setup.defers_buffers = own.defers_parameters && own.kind == DataParallelKind::Fsdp2;
   }
   if (own.kind != None) own.records = parameters.flag("record", true);
   if (!own.gathers_narrow) return;

@@ -95,7 +95,7 @@ void Training::wrap() {
     tape().set_on_parameter([this](std::size_t index) { buffers_->on_gradient(index); });
   } else if (settings.kind >= DataParallelKind::Zero3) {
     sharded_ = std::make_unique<ShardedParameters>(settings, settings.rank, &tape());
-    sharded_->wrap(model_->unit_parameters());
+    sharded_->wrap(model_->unit_parameters(), model_->late_tensors(), model_->late_buffers());
     if (settings.kind == DataParallelKind::Fsdp1) tape().set_sum_stream(2);
     if (settings.kind == DataParallelKind::Fsdp2) {
       model_->set_fully_sharded(settings.gathers_narrow);
