@@ -88,6 +88,11 @@ struct NamedCounter {
   std::int64_t value = 0;
 };
 
+/// A counter of what is never below 0.
+[[nodiscard]] inline NamedCounter named_counter(const char* name, std::uint64_t value) {
+  return {.name = name, .value = static_cast<std::int64_t>(value)};
+}
+
 /// What a block is used for.
 enum class MemoryBlockState : std::uint8_t {
   /// Cached.
@@ -97,6 +102,11 @@ enum class MemoryBlockState : std::uint8_t {
   /// Given back, but still used on another stream.
   Waiting
 };
+
+/// Of a block that is either handed out or cached.
+[[nodiscard]] constexpr MemoryBlockState used_state(bool is_used) {
+  return is_used ? MemoryBlockState::Allocated : MemoryBlockState::Free;
+}
 
 /// A piece of a segment.
 struct MemoryBlock {
@@ -128,6 +138,22 @@ struct MemorySegment {
   /// By address; empty where the backend does not tell.
   std::vector<MemoryBlock> blocks{};
 };
+
+/// Adds a block behind those that the segment has; what callers hold of it counts as allocated.
+inline void add_block(MemorySegment& segment, const MemoryBlock& block) {
+  const bool is_held = block.state == MemoryBlockState::Allocated;
+  segment.allocated_bytes = segment.allocated_bytes.value_or(0) + (is_held ? block.size_bytes : 0);
+  segment.blocks.push_back(block);
+}
+
+/// The segment of a block that has one to itself.
+[[nodiscard]] inline MemorySegment segment_of_block(const MemoryBlock& block,
+                                                    std::uint64_t stream = 0) {
+  MemorySegment segment{
+      .address = block.address, .size_bytes = block.size_bytes, .is_large = true, .stream = stream};
+  add_block(segment, block);
+  return segment;
+}
 
 /// What is asked of a private pool: memory that only requests routed to it get (PyTorch's MemPool
 /// and the pools of its CUDA graphs).

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 
-#include "allocators/backend/stream_uses.h"
+#include "allocators/backend/pool_backend.h"
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/device_memory.h"
@@ -61,6 +61,7 @@ const Flavour& ort() {
 struct BfcConf {
   HeapOptions heap;  // its limit: that of the config string; 0: none
   double fraction = 1;
+  std::optional<bool> partitions = std::nullopt;  // where the string says
 };
 
 // A key of ONNX Runtime's arena.
@@ -81,34 +82,35 @@ void read_arena_key(ConfReader& reader, const ConfPair& pair, HeapOptions* heap)
   }
 }
 
-void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs, BfcConf& conf) {
-  std::optional<bool> partitions;
-  for (const ConfPair& pair : pairs) {
-    if (pair.key == "fraction") conf.fraction = reader.fraction(pair, false);
-    if (pair.key == "allow_growth") conf.heap.allow_growth = reader.boolean(pair);
-    if (pair.key == "preallocate") conf.heap.allow_growth = !reader.boolean(pair);
-    if (pair.key == "garbage_collection") conf.heap.garbage_collection = reader.boolean(pair);
-    if (pair.key == "fragmentation_fraction")
-      conf.heap.fragmentation_fraction = reader.fraction(pair, true);
-    if (pair.key == "spatial_partitioning") partitions = reader.boolean(pair);
-    read_arena_key(reader, pair, &conf.heap);
-    if (conf.heap.limit_bytes > 0 && conf.fraction > 0)
-      reader.fail(pair, "limit_mb or fraction, not both");
-  }
-  // Two ends need memory whose place is known from the start; XLA leaves them without.
-  if (conf.heap.allow_growth) conf.heap.spatial_partitioning = false;
-  if (partitions) {
-    if (*partitions && conf.heap.allow_growth) {
-      reader.fail(pairs.back(), "no spatial_partitioning:True with preallocate:False");
-    }
-    conf.heap.spatial_partitioning = *partitions;
-  }
+void read_key(ConfReader& reader, const ConfPair& pair, BfcConf& conf) {
+  if (pair.key == "fraction") conf.fraction = reader.fraction(pair, false);
+  if (pair.key == "allow_growth") conf.heap.allow_growth = reader.boolean(pair);
+  if (pair.key == "preallocate") conf.heap.allow_growth = !reader.boolean(pair);
+  if (pair.key == "garbage_collection") conf.heap.garbage_collection = reader.boolean(pair);
+  if (pair.key == "fragmentation_fraction")
+    conf.heap.fragmentation_fraction = reader.fraction(pair, true);
+  if (pair.key == "spatial_partitioning") conf.partitions = reader.boolean(pair);
+  read_arena_key(reader, pair, &conf.heap);
+  if (conf.heap.limit_bytes > 0 && conf.fraction > 0)
+    reader.fail(pair, "limit_mb or fraction, not both");
 }
 
-ConfResult<BfcConf> read_conf(const Flavour& flavour, std::string_view text) {
-  return read_pairs(text, flavour.keys,
-                    BfcConf{.heap = bfc::rules_of(flavour.name), .fraction = flavour.fraction},
-                    read_keys);
+// Two ends need memory whose place is known from the start; XLA leaves them without.
+void check_partitions(ConfReader& reader, const std::vector<ConfPair>& pairs, BfcConf& conf) {
+  if (conf.heap.allow_growth) conf.heap.spatial_partitioning = false;
+  if (!conf.partitions) return;
+  if (*conf.partitions && conf.heap.allow_growth) {
+    reader.fail(pairs.back(), "no spatial_partitioning:True with preallocate:False");
+  }
+  conf.heap.spatial_partitioning = *conf.partitions;
+}
+
+ConfFormat<BfcConf> conf_format(const Flavour& flavour) {
+  ConfFormat<BfcConf> format{
+      .defaults = {.heap = bfc::rules_of(flavour.name), .fraction = flavour.fraction},
+      .check = check_partitions};
+  for (const std::string& key : flavour.keys) format.keys.push_back({key, read_key});
+  return format;
 }
 
 class CudaMallocSource final : public bfc::Source {
@@ -127,55 +129,37 @@ class CudaMallocSource final : public bfc::Source {
   std::uint64_t refusal_count_ = 0;
 };
 
-class BfcBackend final : public Backend {
+// As PoolBackend has it.
+class BfcPool {
  public:
-  explicit BfcBackend(const HeapOptions& options)
+  explicit BfcPool(const HeapOptions& options)
       : limit_bytes_(options.limit_bytes),
         end_(options.spatial_partitioning ? bfc::End::Upper : bfc::End::Lower),
         heap_(options, source_) {}
-  // Gives back all regions, live blocks too; cudaFree waits for the device's work.
-  ~BfcBackend() override = default;
 
-  // The caller owns the block and gives it back with deallocate, on any thread. The stream plays no
-  // part: TensorFlow and XLA run all kernels on one, and so does a session of ONNX Runtime. Blocks
-  // the host only as cudaMalloc does, for a new region, and as cudaFree does, where
-  // garbage_collection gives one back.
-  [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes,
-                                        cudaStream_t /*stream*/) override {
-    if (size_bytes == 0) return {};
-    if (size_bytes > kDeviceRequestBytesMax) return kOutOfMemory;
-    const std::lock_guard lock(mutex_);
-    return result_at(heap_.allocate({.size_bytes = size_bytes, .end = end_}));
+  // The stream plays no part: TensorFlow and XLA run all kernels on one, and so does a session of
+  // ONNX Runtime. Blocks the host only as cudaMalloc does, for a new region, and as cudaFree does,
+  // where garbage_collection gives one back.
+  [[nodiscard]] std::optional<std::uint64_t> allocate(std::uint64_t size_bytes,
+                                                      caching::Stream /*stream*/) {
+    return heap_.allocate({.size_bytes = size_bytes, .end = end_});
   }
 
   // Blocks the host until the streams are done that record_stream named for the block; TensorFlow
   // and XLA keep such a block until then.
-  void deallocate(void* pointer, std::uint64_t /*size_bytes*/, cudaStream_t /*stream*/) override {
-    if (pointer == nullptr) return;
-    const std::lock_guard lock(mutex_);
-    const auto address = reinterpret_cast<std::uint64_t>(pointer);
+  [[nodiscard]] bool deallocate(std::uint64_t address, cudaStream_t /*stream*/,
+                                std::span<const cudaStream_t> others) {
     const Handle handle = heap_.chunks().find(address);
-    if (handle == bfc::kNoChunk || !heap_.chunks().at(handle).in_use()) {
-      throw_invalid_pointer("bfc backend");
-    }
-    wait_for_streams(uses_.take(pointer));
+    if (handle == bfc::kNoChunk || !heap_.chunks().at(handle).in_use()) return false;
+    wait_for_streams(others);
     heap_.deallocate(address);
-  }
-
-  void record_stream(void* pointer, cudaStream_t stream) override {
-    if (pointer == nullptr) return;
-    const std::lock_guard lock(mutex_);
-    uses_.add(pointer, stream);
+    return true;
   }
 
   // ONNX Runtime's Shrink; the others have no call that gives memory back.
-  void trim() override {
-    const std::lock_guard lock(mutex_);
-    heap_.shrink();
-  }
+  void trim() { heap_.shrink(); }
 
-  [[nodiscard]] MemoryStats stats(cudaStream_t /*stream*/) const override {
-    const std::lock_guard lock(mutex_);
+  [[nodiscard]] MemoryStats totals() const {
     const auto in_use_bytes = static_cast<std::uint64_t>(heap_.counters().bytes_in_use);
     return {
         .allocated_bytes = in_use_bytes,
@@ -190,54 +174,46 @@ class BfcBackend final : public Backend {
         .limit_bytes = limit_bytes_ == bfc::kNoLimit ? std::nullopt : std::optional(limit_bytes_)};
   }
 
+  // All streams see the same.
+  void add_free(MemoryStats& /*stats*/, caching::Stream /*stream*/) const {}
+
   // As TensorFlow's AllocatorStats names them, no limit as -1; then regions given back for a
   // request, and requests that TensorFlow 2.21 would not have come back from.
-  [[nodiscard]] std::vector<NamedCounter> counters() const override {
-    const std::lock_guard lock(mutex_);
+  [[nodiscard]] std::vector<NamedCounter> counters() const {
     const bfc::HeapCounters& counters = heap_.counters();
     return {{"num_allocs", counters.num_allocs},
             {"bytes_in_use", counters.bytes_in_use},
             {"peak_bytes_in_use", counters.peak_bytes_in_use},
             {"largest_alloc_size", counters.largest_alloc_size},
-            {"bytes_limit", static_cast<std::int64_t>(limit_bytes_)},
+            named_counter("bytes_limit", limit_bytes_),
             {"pool_bytes", counters.pool_bytes},
             {"peak_pool_bytes", counters.peak_pool_bytes},
-            {"largest_free_block_bytes", static_cast<std::int64_t>(heap_.free_bytes_largest())},
-            {"collected_regions", static_cast<std::int64_t>(heap_.collected_count())},
-            {"endless_requests", static_cast<std::int64_t>(heap_.endless_count())}};
+            named_counter("largest_free_block_bytes", heap_.free_bytes_largest()),
+            named_counter("collected_regions", heap_.collected_count()),
+            named_counter("endless_requests", heap_.endless_count())};
   }
 
-  [[nodiscard]] std::vector<MemorySegment> segments() const override {
-    const std::lock_guard lock(mutex_);
+  [[nodiscard]] std::vector<MemorySegment> segments() const {
+    const bfc::Chunks& chunks = heap_.chunks();
     std::vector<MemorySegment> segments;
-    for (const Region& region : heap_.chunks().regions()) segments.push_back(segment_of(region));
+    for (const Region& region : chunks.regions()) {
+      MemorySegment& segment = segments.emplace_back(MemorySegment{
+          .address = region.address, .size_bytes = region.size_bytes, .is_large = true});
+      for (Handle at = chunks.find(region.address); at != bfc::kNoChunk; at = chunks.at(at).next) {
+        const bfc::Chunk& chunk = chunks.at(at);
+        add_block(segment, {.address = chunk.address,
+                            .size_bytes = chunk.size_bytes,
+                            .state = used_state(chunk.in_use())});
+      }
+    }
     return segments;
   }
 
  private:
-  [[nodiscard]] MemorySegment segment_of(const Region& region) const {
-    const bfc::Chunks& chunks = heap_.chunks();
-    MemorySegment segment{
-        .address = region.address, .size_bytes = region.size_bytes, .is_large = true};
-    std::uint64_t allocated_bytes = 0;
-    for (Handle at = chunks.find(region.address); at != bfc::kNoChunk; at = chunks.at(at).next) {
-      const bfc::Chunk& chunk = chunks.at(at);
-      if (chunk.in_use()) allocated_bytes += chunk.size_bytes;
-      segment.blocks.push_back(
-          {.address = chunk.address,
-           .size_bytes = chunk.size_bytes,
-           .state = chunk.in_use() ? MemoryBlockState::Allocated : MemoryBlockState::Free});
-    }
-    segment.allocated_bytes = allocated_bytes;
-    return segment;
-  }
-
-  mutable std::mutex mutex_;  // guards everything below
   std::uint64_t limit_bytes_;
   bfc::End end_;
   CudaMallocSource source_;
   bfc::Heap heap_;
-  StreamUses uses_;
 };
 
 std::uint64_t limit_of(const BfcConf& conf, std::uint64_t memory_limit_bytes) {
@@ -247,10 +223,10 @@ std::uint64_t limit_of(const BfcConf& conf, std::uint64_t memory_limit_bytes) {
 }
 
 BackendEntry entry_of(const Flavour& flavour) {
-  const auto read = [&flavour](std::string_view text) { return read_conf(flavour, text); };
+  const ConfFormat<BfcConf> format = conf_format(flavour);
   const auto make = [](BfcConf& conf, const BackendOptions& options) {
     conf.heap.limit_bytes = limit_of(conf, options.memory_limit_bytes);
-    return std::make_unique<BfcBackend>(conf.heap);
+    return std::make_unique<PoolBackend<BfcPool>>("bfc backend", conf.heap);
   };
   return {.name = "bfc@" + std::string(flavour.name),
           .summary = std::string(flavour.summary),
@@ -258,8 +234,8 @@ BackendEntry entry_of(const Flavour& flavour) {
                            .honours_memory_limit = true,
                            .limit_is_share_of_free = flavour.fraction > 0},
           .conf_keys = flavour.keys,
-          .check_conf = conf_checker(read),
-          .make = conf_maker(read, make)};
+          .check_conf = conf_checker(format),
+          .make = conf_maker(format, make)};
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 // touched.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -59,25 +61,84 @@ struct ConfResult {
   std::optional<ErrorText> error = std::nullopt;
 };
 
-// Reads a config string of these keys into `conf`, which has the defaults: `read(reader, pairs,
-// conf)` is given all pairs.
-template <class Conf, class Read>
-[[nodiscard]] ConfResult<Conf> read_pairs(std::string_view text, std::span<const std::string> keys,
-                                          Conf conf, Read read) {
-  ConfSplit split = split_conf(text, keys);
-  ConfResult<Conf> result{.conf = std::move(conf), .error = std::move(split.error)};
-  ConfReader reader(result.error);
-  read(reader, split.pairs, result.conf);
-  return result;
-}
-// The same as a function of the text, for those that nobody else calls.
+// One key of a backend's config string, and what its value sets.
 template <class Conf>
-[[nodiscard]] auto conf_reader(std::vector<std::string> keys, Conf conf,
-                               void (*read)(ConfReader&, const std::vector<ConfPair>&, Conf&)) {
-  return [keys = std::move(keys), conf = std::move(conf), read](std::string_view text) {
-    return read_pairs(text, keys, conf, read);
-  };
+struct ConfKey {
+  std::string name;
+  std::function<void(ConfReader& reader, const ConfPair& pair, Conf& conf)> read;
+};
+
+// "True" or "False" into a field.
+template <class Conf, class Field>
+[[nodiscard]] ConfKey<Conf> boolean_key(std::string name, Field Conf::*field) {
+  return {std::move(name), [field](ConfReader& reader, const ConfPair& pair, Conf& conf) {
+            conf.*field = reader.boolean(pair);
+          }};
 }
+
+// A whole number of `unit`s into a field.
+template <class Conf, class Field>
+[[nodiscard]] ConfKey<Conf> number_key(std::string name, Field Conf::*field, ConfRange range,
+                                       std::uint64_t unit = 1) {
+  return {std::move(name), [=](ConfReader& reader, const ConfPair& pair, Conf& conf) {
+            conf.*field = static_cast<Field>(reader.number(pair, range) * unit);
+          }};
+}
+
+// A byte size into a field.
+template <class Conf>
+[[nodiscard]] ConfKey<Conf> bytes_key(std::string name, std::uint64_t Conf::*field,
+                                      const ConfReader::BytesRule& rule) {
+  return {std::move(name), [=](ConfReader& reader, const ConfPair& pair, Conf& conf) {
+            conf.*field = reader.bytes(pair, rule);
+          }};
+}
+
+// A part of something into a field.
+template <class Conf>
+[[nodiscard]] ConfKey<Conf> fraction_key(std::string name, double Conf::*field, bool may_be_zero) {
+  return {std::move(name), [=](ConfReader& reader, const ConfPair& pair, Conf& conf) {
+            conf.*field = reader.fraction(pair, may_be_zero);
+          }};
+}
+
+// One of `words`, whose index is the value of a field: a flag or an enumeration.
+template <class Conf, class Field>
+[[nodiscard]] ConfKey<Conf> word_key(std::string name, Field Conf::*field,
+                                     std::vector<std::string_view> words) {
+  return {std::move(name),
+          [field, words = std::move(words)](ConfReader& reader, const ConfPair& pair, Conf& conf) {
+            conf.*field = static_cast<Field>(reader.word(pair, words));
+          }};
+}
+
+// What the config strings of a backend look like: keys, what holds without them, and a look at all
+// pairs when they are read. Called with a string it says what that means.
+template <class Conf>
+struct ConfFormat {
+  std::vector<ConfKey<Conf>> keys = {};
+  Conf defaults = {};
+  // Null where each value is good by itself. `pairs` may be empty.
+  void (*check)(ConfReader& reader, const std::vector<ConfPair>& pairs, Conf& conf) = nullptr;
+
+  [[nodiscard]] std::vector<std::string> key_names() const {
+    std::vector<std::string> names;
+    for (const ConfKey<Conf>& key : keys) names.push_back(key.name);
+    return names;
+  }
+
+  [[nodiscard]] ConfResult<Conf> operator()(std::string_view text) const {
+    ConfSplit split = split_conf(text, key_names());
+    ConfResult<Conf> result{.conf = defaults, .error = std::move(split.error)};
+    ConfReader reader(result.error);
+    for (const ConfPair& pair : split.pairs) {
+      std::ranges::find(keys, pair.key, &ConfKey<Conf>::name)->read(reader, pair, result.conf);
+    }
+    if (check != nullptr) check(reader, split.pairs, result.conf);
+    return result;
+  }
+};
+
 // For a backend without config keys.
 struct NoConf {};
 [[nodiscard]] inline ConfResult<NoConf> read_no_conf(std::string_view text) {

@@ -2,12 +2,12 @@
 #include "allocators/cupy/cupy.h"
 
 #include <memory>
-#include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "allocators/backend/stream_uses.h"
+#include "allocators/backend/pool_backend.h"
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/device_memory.h"
@@ -23,17 +23,9 @@ struct CupyConf {
   double fraction = 0;            // of the device's memory; 0: none
 };
 
-void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs, CupyConf& conf) {
-  for (const ConfPair& pair : pairs) {
-    if (pair.key == "limit") {
-      conf.limit_bytes = reader.bytes(pair, {.range = {.lowest = 0, .highest = kTiB}});
-    } else {
-      conf.fraction = reader.fraction(pair, true);
-    }
-    if (conf.limit_bytes > 0 && conf.fraction > 0) {
-      reader.fail(pair, "limit or fraction, as CuPy takes one of them");
-    }
-  }
+void check_limits(ConfReader& reader, const std::vector<ConfPair>& pairs, CupyConf& conf) {
+  if (conf.limit_bytes > 0 && conf.fraction > 0)
+    reader.fail(pairs.back(), "limit or fraction, as CuPy takes one of them");
 }
 
 class CudaMallocs final : public cupy::Source {
@@ -44,78 +36,30 @@ class CudaMallocs final : public cupy::Source {
   void give(std::uint64_t address) override { give_device_memory(address); }
 };
 
-class CupyBackend final : public Backend {
+// As PoolBackend has it.
+class CupyPool {
  public:
-  explicit CupyBackend(std::uint64_t limit_bytes) : heap_(source_, limit_bytes) {}
-  // Gives back all memory, live blocks too; cudaFree waits for the device's work.
-  ~CupyBackend() override = default;
+  explicit CupyPool(std::uint64_t limit_bytes) : heap_(source_, limit_bytes) {}
 
-  // The caller owns the block, which is usable on `stream` from this point of its order on, and
-  // gives it back with deallocate, on any thread. Blocks the host only as cudaMalloc does, and as
-  // cudaFree does where the device refuses and cached memory goes back.
-  [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override {
-    if (size_bytes == 0) return {};
-    if (size_bytes > kDeviceRequestBytesMax) return kOutOfMemory;
-    const std::lock_guard lock(mutex_);
-    return result_at(heap_.allocate({.size_bytes = size_bytes, .stream = number_of(stream)}));
+  // Blocks the host only as cudaMalloc does, and as cudaFree does where the device refuses and
+  // cached memory goes back.
+  [[nodiscard]] std::optional<std::uint64_t> allocate(std::uint64_t size_bytes,
+                                                      caching::Stream stream) {
+    return heap_.allocate({.size_bytes = size_bytes, .stream = stream});
   }
 
   // Does not wait, but for streams that record_stream named for the block: CuPy has no such call,
   // and its users have to wait themselves.
-  void deallocate(void* pointer, std::uint64_t /*size_bytes*/, cudaStream_t /*stream*/) override {
-    if (pointer == nullptr) return;
-    const std::lock_guard lock(mutex_);
-    wait_for_streams(uses_.take(pointer));
-    if (heap_.deallocate(reinterpret_cast<std::uint64_t>(pointer))) return;
-    throw_invalid_pointer("cupy backend");
-  }
-
-  void record_stream(void* pointer, cudaStream_t stream) override {
-    if (pointer == nullptr) return;
-    const std::lock_guard lock(mutex_);
-    uses_.add(pointer, stream);
+  [[nodiscard]] bool deallocate(std::uint64_t address, cudaStream_t /*stream*/,
+                                std::span<const cudaStream_t> others) {
+    wait_for_streams(others);
+    return heap_.deallocate(address);
   }
 
   // CuPy's free_all_blocks(). Waits for the device's work, as cudaFree does.
-  void trim() override {
-    const std::lock_guard lock(mutex_);
-    heap_.free_all_blocks();
-  }
+  void trim() { heap_.free_all_blocks(); }
 
-  [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override {
-    const std::lock_guard lock(mutex_);
-    MemoryStats stats = known_totals();
-    const std::uint64_t cached_bytes = *stats.reserved_bytes - *stats.allocated_bytes;
-    stats.free_other_streams_bytes = cached_bytes - heap_.free_bytes(number_of(stream));
-    stats.free_largest_bytes = heap_.free_bytes_largest(number_of(stream));
-    return stats;
-  }
-
-  [[nodiscard]] MemoryStats totals() const override {
-    const std::lock_guard lock(mutex_);
-    return known_totals();
-  }
-
-  // As the pool's methods are called.
-  [[nodiscard]] std::vector<NamedCounter> counters() const override {
-    const std::lock_guard lock(mutex_);
-    const cupy::HeapCounters& counters = heap_.counters();
-    const auto number = [](std::uint64_t value) { return static_cast<std::int64_t>(value); };
-    return {{"used_bytes", number(counters.used_bytes)},
-            {"free_bytes", number(counters.total_bytes - counters.used_bytes)},
-            {"total_bytes", number(counters.total_bytes)},
-            {"n_free_blocks", number(heap_.free_count())}};
-  }
-
-  [[nodiscard]] std::vector<MemorySegment> segments() const override {
-    const std::lock_guard lock(mutex_);
-    std::vector<MemorySegment> segments;
-    for (const cupy::Chunk* first : heap_.segments()) segments.push_back(segment_from(first));
-    return segments;
-  }
-
- private:
-  [[nodiscard]] MemoryStats known_totals() const {
+  [[nodiscard]] MemoryStats totals() const {
     const cupy::HeapCounters& counters = heap_.counters();
     return {.allocated_bytes = counters.used_bytes,
             .active_bytes = counters.used_bytes,
@@ -128,25 +72,40 @@ class CupyBackend final : public Backend {
                 heap_.limit_bytes() == 0 ? std::nullopt : std::optional(heap_.limit_bytes())};
   }
 
-  static MemorySegment segment_from(const cupy::Chunk* first) {
-    MemorySegment segment{.address = first->address, .is_large = true, .stream = first->stream};
-    std::uint64_t allocated_bytes = 0;
-    for (const cupy::Chunk* chunk = first; chunk != nullptr; chunk = chunk->next) {
-      segment.size_bytes += chunk->size_bytes;
-      if (!chunk->is_free()) allocated_bytes += chunk->size_bytes;
-      segment.blocks.push_back(
-          {.address = chunk->address,
-           .size_bytes = chunk->size_bytes,
-           .state = chunk->is_free() ? MemoryBlockState::Free : MemoryBlockState::Allocated});
-    }
-    segment.allocated_bytes = allocated_bytes;
-    return segment;
+  void add_free(MemoryStats& stats, caching::Stream stream) const {
+    const cupy::HeapCounters& counters = heap_.counters();
+    stats.free_other_streams_bytes =
+        counters.total_bytes - counters.used_bytes - heap_.free_bytes(stream);
+    stats.free_largest_bytes = heap_.free_bytes_largest(stream);
   }
 
-  mutable std::mutex mutex_;  // guards everything below
+  // As the pool's methods are called.
+  [[nodiscard]] std::vector<NamedCounter> counters() const {
+    const cupy::HeapCounters& counters = heap_.counters();
+    return {named_counter("used_bytes", counters.used_bytes),
+            named_counter("free_bytes", counters.total_bytes - counters.used_bytes),
+            named_counter("total_bytes", counters.total_bytes),
+            named_counter("n_free_blocks", heap_.free_count())};
+  }
+
+  [[nodiscard]] std::vector<MemorySegment> segments() const {
+    std::vector<MemorySegment> segments;
+    for (const cupy::Chunk* first : heap_.segments()) {
+      MemorySegment& segment = segments.emplace_back(
+          MemorySegment{.address = first->address, .is_large = true, .stream = first->stream});
+      for (const cupy::Chunk* chunk = first; chunk != nullptr; chunk = chunk->next) {
+        segment.size_bytes += chunk->size_bytes;
+        add_block(segment, {.address = chunk->address,
+                            .size_bytes = chunk->size_bytes,
+                            .state = used_state(!chunk->is_free())});
+      }
+    }
+    return segments;
+  }
+
+ private:
   CudaMallocs source_;
   cupy::Heap heap_;
-  StreamUses uses_;
 };
 
 std::uint64_t limit_of(const CupyConf& conf, std::uint64_t memory_limit_bytes) {
@@ -159,21 +118,24 @@ std::uint64_t limit_of(const CupyConf& conf, std::uint64_t memory_limit_bytes) {
 }
 
 std::unique_ptr<Backend> make(const CupyConf& conf, const BackendOptions& options) {
-  return std::make_unique<CupyBackend>(limit_of(conf, options.memory_limit_bytes));
+  return std::make_unique<PoolBackend<CupyPool>>("cupy backend",
+                                                 limit_of(conf, options.memory_limit_bytes));
 }
 
 }  // namespace
 
 BackendEntry cupy_entry() {
-  const std::vector<std::string> keys = {"limit", "fraction"};
-  const auto read = conf_reader(keys, CupyConf{}, read_keys);
+  const ConfFormat<CupyConf> format{
+      .keys = {bytes_key("limit", &CupyConf::limit_bytes, {.range = {.highest = kTiB}}),
+               fraction_key("fraction", &CupyConf::fraction, true)},
+      .check = check_limits};
   return {
       .name = "cupy",
       .summary = "CuPy 14's MemoryPool, rebuilt: best fit with splitting, by stream",
       .capabilities = {.any_thread = true, .stream_ordered = true, .honours_memory_limit = true},
-      .conf_keys = keys,
-      .check_conf = conf_checker(read),
-      .make = conf_maker(read, make)};
+      .conf_keys = format.key_names(),
+      .check_conf = conf_checker(format),
+      .make = conf_maker(format, make)};
 }
 
 }  // namespace allocmark

@@ -4,73 +4,62 @@
 
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <unordered_map>
-#include <vector>
 
-#include "allocators/backend/backend.h"
-#include "allocators/backend/stream_uses.h"
-#include "allocators/cuda/device_memory.h"
+#include "allocators/cuda/driver.h"
 #include "allocators/cuda/streams.h"
+#include "allocators/ggml/pools.h"
 
 namespace allocmark::ggml {
 
-// A Pool has allocate(size_bytes), which gives an address or nothing, deallocate(address), which is
-// false for one that is not live, and add_segments(segments, stream).
+// What a pool gives.
+[[nodiscard]] inline std::uint64_t address_of(std::uint64_t address) { return address; }
+[[nodiscard]] inline std::uint64_t address_of(const Buffer& buffer) { return buffer.address; }
+
+// A Pool has allocate(size_bytes), which gives a buffer, an address or nothing, and
+// deallocate(address), which is false for one that is not live.
 template <class Pool>
 class StreamPools {
  public:
   // `make()` makes a stream's pool at its first request.
   template <class Make>
-  [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream, Make make) {
-    if (size_bytes == 0) return {};
-    if (size_bytes > kDeviceRequestBytesMax) return kOutOfMemory;
+  [[nodiscard]] std::optional<std::uint64_t> allocate(std::uint64_t size_bytes,
+                                                      caching::Stream stream, Make make) {
     std::unique_ptr<Pool>& pool = pools_[stream];
     if (pool == nullptr) pool = make();
-    const std::optional<std::uint64_t> address = pool->allocate(size_bytes);
-    if (address) pool_of_[*address] = pool.get();
-    return result_at(address);
+    const auto block = pool->allocate(size_bytes);
+    if (!block) return std::nullopt;
+    pool_of_[address_of(*block)] = pool.get();
+    return address_of(*block);
   }
 
   // Waits for streams that record_stream named for the block, of which llama.cpp knows nothing.
-  // Throws where the pointer is no live block; `backend` is named then.
-  void deallocate(void* pointer, const char* backend) {
-    if (pointer == nullptr) return;
-    wait_for_streams(uses_.take(pointer));
-    const auto address = reinterpret_cast<std::uint64_t>(pointer);
+  // False where the address is no live block's.
+  [[nodiscard]] bool deallocate(std::uint64_t address, std::span<const cudaStream_t> others) {
+    wait_for_streams(others);
     const auto found = pool_of_.find(address);
-    if (found == pool_of_.end() || !found->second->deallocate(address))
-      throw_invalid_pointer(backend);
+    if (found == pool_of_.end() || !found->second->deallocate(address)) return false;
     pool_of_.erase(found);
-  }
-
-  void record_stream(void* pointer, cudaStream_t stream) {
-    if (pointer != nullptr) uses_.add(pointer, stream);
+    return true;
   }
 
   // Nothing before its first request.
-  [[nodiscard]] const Pool* of(cudaStream_t stream) const {
+  [[nodiscard]] const Pool* of(caching::Stream stream) const {
     const auto found = pools_.find(stream);
     return found == pools_.end() ? nullptr : found->second.get();
   }
-  [[nodiscard]] const std::map<cudaStream_t, std::unique_ptr<Pool>>& all() const { return pools_; }
-
-  // By address.
-  [[nodiscard]] std::vector<MemorySegment> segments() const {
-    std::vector<MemorySegment> segments;
-    for (const auto& [stream, pool] : pools_) pool->add_segments(segments, number_of(stream));
-    std::ranges::sort(segments, {}, &MemorySegment::address);
-    return segments;
+  [[nodiscard]] const std::map<caching::Stream, std::unique_ptr<Pool>>& all() const {
+    return pools_;
   }
 
  private:
-  std::map<cudaStream_t, std::unique_ptr<Pool>> pools_;
+  std::map<caching::Stream, std::unique_ptr<Pool>> pools_;
   std::unordered_map<std::uint64_t, Pool*> pool_of_;  // by address of a live block
-  StreamUses uses_;
 };
 
 }  // namespace allocmark::ggml

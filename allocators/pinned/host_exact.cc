@@ -27,6 +27,10 @@ constexpr std::uint64_t kLargestBytes = std::uint64_t{1} << 46;
 
 enum class Way : std::uint8_t { Alloc, Register };
 
+struct ExactConf {
+  Way way = Way::Alloc;
+};
+
 // Null where there is no such memory.
 void* pin_by_alloc(std::uint64_t size_bytes) {
   void* pointer = nullptr;
@@ -133,27 +137,22 @@ class HostExactBackend final : public Backend {
   std::uint64_t unpin_count_ = 0;
 };
 
-void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs, Way& way) {
-  for (const ConfPair& pair : pairs)
-    way = reader.word(pair, {"alloc", "register"}) == 1 ? Way::Register : Way::Alloc;
-}
-
-std::unique_ptr<Backend> make(Way way, const BackendOptions& options) {
-  return std::make_unique<HostExactBackend>(way, options.memory_limit_bytes);
+std::unique_ptr<Backend> make(const ExactConf& conf, const BackendOptions& options) {
+  return std::make_unique<HostExactBackend>(conf.way, options.memory_limit_bytes);
 }
 
 }  // namespace
 
 BackendEntry host_exact_entry() {
-  const std::vector<std::string> keys = {"way"};
-  const auto read = conf_reader(keys, Way::Alloc, read_keys);
+  const ConfFormat<ExactConf> format{
+      .keys = {word_key("way", &ExactConf::way, {"alloc", "register"})}};
   return {
       .name = "host_exact",
       .summary = "pinned host memory, each request by itself: cudaHostAlloc or cudaHostRegister",
       .capabilities = {.any_thread = true, .side = MemorySide::Host, .honours_memory_limit = true},
-      .conf_keys = keys,
-      .check_conf = conf_checker(read),
-      .make = conf_maker(read, make)};
+      .conf_keys = format.key_names(),
+      .check_conf = conf_checker(format),
+      .make = conf_maker(format, make)};
 }
 
 }  // namespace allocmark

@@ -39,16 +39,6 @@ struct PlannedConf {
   bool expandable_segments = false;  // of the caching allocator
 };
 
-void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs, PlannedConf& conf) {
-  for (const ConfPair& pair : pairs) {
-    if (pair.key == "profile_steps") {
-      conf.profile_steps = reader.number(pair, {.lowest = 1, .highest = 1000});
-    } else {
-      conf.expandable_segments = reader.boolean(pair);
-    }
-  }
-}
-
 caching::Settings settings_of(const PlannedConf& conf) {
   caching::Settings settings;
   settings.expandable_segments = conf.expandable_segments;
@@ -157,16 +147,15 @@ class PlannedBackend final : public Backend {
 
   [[nodiscard]] std::vector<NamedCounter> counters() const override {
     const std::lock_guard lock(mutex_);
-    const auto number = [](std::uint64_t value) { return static_cast<std::int64_t>(value); };
-    return {{"plan_bytes", number(plan_ ? plan_->size_bytes : 0)},
-            {"plan_requests", number(plan_ ? plan_->request_count : 0)},
-            {"plan_placed", number(plan_ ? plan_->placed_count : 0)},
-            {"plan_hits", number(counters_.hit_count)},
-            {"plan_misses", number(counters_.miss_count)},
-            {"plan_misses_in_holes", number(counters_.hole_count)},
-            {"plan_unplaced", number(counters_.unplaced_count)},
-            {"plan_refusals", number(counters_.refused_count)},
-            {"planned_reserved_bytes_peak", number(counters_.reserved_bytes_peak)}};
+    return {named_counter("plan_bytes", plan_ ? plan_->size_bytes : 0),
+            named_counter("plan_requests", plan_ ? plan_->request_count : 0),
+            named_counter("plan_placed", plan_ ? plan_->placed_count : 0),
+            named_counter("plan_hits", counters_.hit_count),
+            named_counter("plan_misses", counters_.miss_count),
+            named_counter("plan_misses_in_holes", counters_.hole_count),
+            named_counter("plan_unplaced", counters_.unplaced_count),
+            named_counter("plan_refusals", counters_.refused_count),
+            named_counter("planned_reserved_bytes_peak", counters_.reserved_bytes_peak)};
   }
 
   [[nodiscard]] std::vector<MemorySegment> segments() const override {
@@ -318,17 +307,19 @@ std::unique_ptr<Backend> make(const PlannedConf& conf, const BackendOptions& opt
 }  // namespace
 
 BackendEntry planned_entry() {
-  const std::vector<std::string> keys = {"profile_steps", "expandable_segments"};
-  const auto read = conf_reader(keys, PlannedConf{}, read_keys);
+  const ConfFormat<PlannedConf> format{
+      .keys = {
+          number_key("profile_steps", &PlannedConf::profile_steps, {.lowest = 1, .highest = 1000}),
+          boolean_key("expandable_segments", &PlannedConf::expandable_segments)}};
   return {.name = "planned",
           .summary = "our own: a plan of the first steps for those that follow, then caching",
           .capabilities = {.any_thread = true,
                            .stream_ordered = true,
                            .honours_memory_limit = true,
                            .needs_steps = true},
-          .conf_keys = keys,
-          .check_conf = conf_checker(read),
-          .make = conf_maker(read, make)};
+          .conf_keys = format.key_names(),
+          .check_conf = conf_checker(format),
+          .make = conf_maker(format, make)};
 }
 
 }  // namespace allocmark

@@ -21,11 +21,6 @@
 namespace allocmark {
 namespace {
 
-std::vector<std::string> conf_keys() {
-  return {"resource", "initial_mb",  "max_mb",  "release_threshold_mb",
-          "block_kb", "block_count", "min_bin", "max_bin"};
-}
-
 std::string plugin_path() {
   return plugin_library_path("ALLOCMARK_RMM_PLUGIN", "liballocmark_rmm.so");
 }
@@ -194,31 +189,8 @@ bool fits(std::string_view key, int resource) {
   return resource == kAllocmarkRmmBinning;
 }
 
-void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs,
-               AllocmarkRmmOptions& options) {
-  constexpr ConfRange kMegabytes{.lowest = 0, .highest = kTiB / kMiB};
-  for (const ConfPair& pair : pairs) {
-    if (pair.key == "resource") {
-      options.resource = static_cast<int>(
-          reader.word(pair, {"pool", "arena", "binning", "fixed_size", "cuda_async"}));
-    } else if (pair.key == "initial_mb") {
-      options.initial_bytes = reader.number(pair, kMegabytes) * kMiB;
-    } else if (pair.key == "max_mb") {
-      options.bytes_max = reader.number(pair, kMegabytes) * kMiB;
-    } else if (pair.key == "release_threshold_mb") {
-      options.release_threshold_bytes = reader.number(pair, kMegabytes) * kMiB;
-    } else if (pair.key == "block_kb") {
-      options.block_bytes = reader.number(pair, {.lowest = 1, .highest = kGiB / kKiB}) * kKiB;
-    } else if (pair.key == "block_count") {
-      options.block_count = reader.number(pair, {.lowest = 1, .highest = 1'000'000});
-    } else if (pair.key == "min_bin") {
-      options.bin_exponent_min =
-          static_cast<int>(reader.number(pair, {.lowest = 8, .highest = 30}));
-    } else {
-      options.bin_exponent_max =
-          static_cast<int>(reader.number(pair, {.lowest = 8, .highest = 30}));
-    }
-  }
+void check_keys(ConfReader& reader, const std::vector<ConfPair>& pairs,
+                AllocmarkRmmOptions& options) {
   for (const ConfPair& pair : pairs) {
     if (pair.key != "resource" && !fits(pair.key, options.resource)) {
       reader.fail(pair, "a key of the chosen resource");
@@ -229,27 +201,42 @@ void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs,
   }
 }
 
+ConfFormat<AllocmarkRmmOptions> conf_format() {
+  using Conf = AllocmarkRmmOptions;
+  constexpr ConfRange kMegabytes{.lowest = 0, .highest = kTiB / kMiB};
+  constexpr ConfRange kExponents{.lowest = 8, .highest = 30};
+  return {
+      .keys = {word_key("resource", &Conf::resource,
+                        {"pool", "arena", "binning", "fixed_size", "cuda_async"}),
+               number_key("initial_mb", &Conf::initial_bytes, kMegabytes, kMiB),
+               number_key("max_mb", &Conf::bytes_max, kMegabytes, kMiB),
+               number_key("release_threshold_mb", &Conf::release_threshold_bytes, kMegabytes, kMiB),
+               number_key("block_kb", &Conf::block_bytes, {.lowest = 1, .highest = kGiB / kKiB},
+                          kKiB),
+               number_key("block_count", &Conf::block_count, {.lowest = 1, .highest = 1'000'000}),
+               number_key("min_bin", &Conf::bin_exponent_min, kExponents),
+               number_key("max_bin", &Conf::bin_exponent_max, kExponents)},
+      .defaults = {.resource = kAllocmarkRmmPool,
+                   .initial_bytes = UINT64_MAX,
+                   .bytes_max = UINT64_MAX,
+                   .release_threshold_bytes = UINT64_MAX,
+                   .block_bytes = kMiB,
+                   .block_count = 128,
+                   .bin_exponent_min = 18,
+                   .bin_exponent_max = 22},
+      .check = check_keys};
+}
+
 }  // namespace
 
-ConfResult<AllocmarkRmmOptions> read_rmm_conf(std::string_view text) {
-  return read_pairs(text, conf_keys(),
-                    AllocmarkRmmOptions{.resource = kAllocmarkRmmPool,
-                                        .initial_bytes = UINT64_MAX,
-                                        .bytes_max = UINT64_MAX,
-                                        .release_threshold_bytes = UINT64_MAX,
-                                        .block_bytes = kMiB,
-                                        .block_count = 128,
-                                        .bin_exponent_min = 18,
-                                        .bin_exponent_max = 22},
-                    read_keys);
-}
+ConfResult<AllocmarkRmmOptions> read_rmm_conf(std::string_view text) { return conf_format()(text); }
 
 BackendEntry rmm_entry() {
   return {
       .name = "rmm",
       .summary = "RAPIDS' RMM: pool, arena, binning, fixed_size or cuda_async, through a plugin",
       .capabilities = {.any_thread = true, .stream_ordered = true},
-      .conf_keys = conf_keys(),
+      .conf_keys = conf_format().key_names(),
       .check_conf = conf_checker(read_rmm_conf),
       .make = conf_maker(read_rmm_conf, make),
       .loads_library = true,

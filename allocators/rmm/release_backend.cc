@@ -25,8 +25,8 @@ std::uint64_t initial_bytes_of(const ReleaseConf& conf) {
 
 }  // namespace
 
-ReleaseBackend::ReleaseBackend(std::unique_ptr<caching::Driver> driver, const ReleaseConf& conf,
-                               const ReleaseRules& rules)
+ReleasePool::ReleasePool(std::unique_ptr<caching::Driver> driver, const ReleaseConf& conf,
+                         const ReleaseRules& rules)
     : driver_(std::move(driver)) {
   stack(conf, rules);
   for (const auto& resource : resources_) {
@@ -39,11 +39,11 @@ ReleaseBackend::ReleaseBackend(std::unique_ptr<caching::Driver> driver, const Re
   }
 }
 
-ReleaseBackend::~ReleaseBackend() {
+ReleasePool::~ReleasePool() {
   while (!resources_.empty()) resources_.pop_back();
 }
 
-void ReleaseBackend::stack(const ReleaseConf& conf, const ReleaseRules& rules) {
+void ReleasePool::stack(const ReleaseConf& conf, const ReleaseRules& rules) {
   const Site site{.driver = *driver_, .counters = counters_};
   const auto put = [&](std::unique_ptr<Resource> made) { resources_.push_back(std::move(made)); };
   put(std::make_unique<CudaMemory>(site));
@@ -69,56 +69,38 @@ void ReleaseBackend::stack(const ReleaseConf& conf, const ReleaseRules& rules) {
   }
 }
 
-AllocateResult ReleaseBackend::allocate(std::uint64_t size_bytes, cudaStream_t stream) {
-  if (size_bytes == 0) return {};
-  if (size_bytes > kDeviceRequestBytesMax) return kOutOfMemory;
-  const std::lock_guard lock(mutex_);
-  const std::optional<std::uint64_t> address = top().allocate(size_bytes, number_of(stream));
+std::optional<std::uint64_t> ReleasePool::allocate(std::uint64_t size_bytes,
+                                                   caching::Stream stream) {
+  const std::optional<std::uint64_t> address = top().allocate(size_bytes, stream);
   if (address) {
     live_.emplace(*address, size_bytes);
     used_bytes_ += top().taken_bytes(size_bytes);
   }
-  return result_at(address);
+  return address;
 }
 
-void ReleaseBackend::deallocate(void* pointer, std::uint64_t /*size_bytes*/, cudaStream_t stream) {
-  if (pointer == nullptr) return;
-  const std::lock_guard lock(mutex_);
-  const auto found = live_.find(reinterpret_cast<std::uint64_t>(pointer));
-  if (found == live_.end()) throw_invalid_pointer("rmm resource");
-  for (const cudaStream_t other : uses_.take(pointer)) {
+bool ReleasePool::deallocate(std::uint64_t address, cudaStream_t stream,
+                             std::span<const cudaStream_t> others) {
+  const auto found = live_.find(address);
+  if (found == live_.end()) return false;
+  for (const cudaStream_t other : others) {
     if (other != stream) make_wait(stream, other);
   }
-  const auto [address, size_bytes] = *found;
+  const std::uint64_t size_bytes = found->second;
   top().deallocate(address, size_bytes, number_of(stream));
   used_bytes_ -= top().taken_bytes(size_bytes);
   live_.erase(found);
+  return true;
 }
 
-void ReleaseBackend::record_stream(void* pointer, cudaStream_t stream) {
-  if (pointer == nullptr) return;
-  const std::lock_guard lock(mutex_);
-  uses_.add(pointer, stream);
-}
-
-void ReleaseBackend::make_wait(cudaStream_t stream, cudaStream_t other) {
+void ReleasePool::make_wait(cudaStream_t stream, cudaStream_t other) {
   const caching::Event event = driver_->create_event();
   driver_->record_event(event, number_of(other));
   driver_->make_stream_wait(number_of(stream), event);
   driver_->destroy_event(event);
 }
 
-MemoryStats ReleaseBackend::stats(cudaStream_t stream) const {
-  MemoryStats stats = totals();
-  const std::lock_guard lock(mutex_);
-  const std::uint64_t free_bytes = counters_.device_bytes - used_bytes_;
-  stats.free_other_streams_bytes = free_bytes - top().free_bytes(number_of(stream));
-  stats.free_largest_bytes = top().free_bytes_largest(number_of(stream));
-  return stats;
-}
-
-MemoryStats ReleaseBackend::totals() const {
-  const std::lock_guard lock(mutex_);
+MemoryStats ReleasePool::totals() const {
   return {.allocated_bytes = used_bytes_,
           .active_bytes = used_bytes_,
           .reserved_bytes = counters_.device_bytes,
@@ -128,10 +110,15 @@ MemoryStats ReleaseBackend::totals() const {
           .synchronize_all_count = counters_.device_wait_count};
 }
 
-std::vector<NamedCounter> ReleaseBackend::counters() const {
-  const std::lock_guard lock(mutex_);
-  return {{"pool_size", static_cast<std::int64_t>(counters_.device_bytes)},
-          {"stream_waits", static_cast<std::int64_t>(counters_.stream_wait_count)}};
+void ReleasePool::add_free(MemoryStats& stats, caching::Stream stream) const {
+  const std::uint64_t free_bytes = counters_.device_bytes - used_bytes_;
+  stats.free_other_streams_bytes = free_bytes - top().free_bytes(stream);
+  stats.free_largest_bytes = top().free_bytes_largest(stream);
+}
+
+std::vector<NamedCounter> ReleasePool::counters() const {
+  return {named_counter("pool_size", counters_.device_bytes),
+          named_counter("stream_waits", counters_.stream_wait_count)};
 }
 
 AllocateResult LimitedBackend::allocate(std::uint64_t size_bytes, cudaStream_t stream) {

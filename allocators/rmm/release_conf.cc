@@ -12,27 +12,9 @@ namespace {
 constexpr ConfRange kMegabytes{.lowest = 0, .highest = kTiB / kMiB};
 constexpr ConfRange kExponents{.lowest = 8, .highest = 30};
 
-void read_sizes(ConfReader& reader, const ConfPair& pair, ReleaseConf* conf) {
-  if (pair.key == "initial_mb") {
-    conf->initial_bytes = reader.number(pair, kMegabytes) * kMiB;
-  } else if (pair.key == "initial_bytes") {
-    conf->initial_bytes = reader.number(pair, {.lowest = 0, .highest = kTiB});
-    if (*conf->initial_bytes % kAlignmentBytes != 0) reader.fail(pair, "a multiple of 256");
-  } else if (pair.key == "max_mb") {
-    conf->bytes_max = reader.number(pair, kMegabytes) * kMiB;
-  } else if (pair.key == "limit_mb") {
-    conf->limit_bytes = reader.number(pair, kMegabytes) * kMiB;
-  } else if (pair.key == "block_kb") {
-    conf->block_bytes = reader.number(pair, {.lowest = 1, .highest = kGiB / kKiB}) * kKiB;
-  } else if (pair.key == "block_count") {
-    conf->block_count = reader.number(pair, {.lowest = 1, .highest = 1'000'000});
-  } else if (pair.key == "release_threshold_mb") {
-    conf->threshold_bytes = reader.number(pair, kMegabytes) * kMiB;
-  } else if (pair.key == "min_bin") {
-    conf->bin_exponent_min = static_cast<std::uint32_t>(reader.number(pair, kExponents));
-  } else if (pair.key == "max_bin") {
-    conf->bin_exponent_max = static_cast<std::uint32_t>(reader.number(pair, kExponents));
-  }
+void read_initial_bytes(ConfReader& reader, const ConfPair& pair, ReleaseConf& conf) {
+  conf.initial_bytes = reader.number(pair, {.lowest = 0, .highest = kTiB});
+  if (*conf.initial_bytes % kAlignmentBytes != 0) reader.fail(pair, "a multiple of 256");
 }
 
 // Whether the chosen resource knows the key.
@@ -59,20 +41,10 @@ void check_sizes(ConfReader& reader, const ConfPair& last, const ReleaseConf& co
     reader.fail(last, "an arena of at least 1 MiB");
 }
 
-void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs, ReleaseConf& conf) {
-  std::optional<bool> on_pool;
-  for (const ConfPair& pair : pairs) {
-    if (pair.key == "resource") {
-      conf.resource = static_cast<ResourceKind>(
-          reader.word(pair, {"pool", "arena", "binning", "fixed_size", "cuda", "cuda_async"}));
-    } else if (pair.key == "upstream") {
-      on_pool = reader.word(pair, {"cuda", "pool"}) == 1;
-    } else {
-      read_sizes(reader, pair, &conf);
-    }
-  }
+void check_keys(ConfReader& reader, const std::vector<ConfPair>& pairs, ReleaseConf& conf) {
   // As the plugin of `rmm` has it.
-  conf.on_pool = on_pool.value_or(conf.resource == ResourceKind::Binning);
+  if (std::ranges::find(pairs, "upstream", &ConfPair::key) == pairs.end())
+    conf.on_pool = conf.resource == ResourceKind::Binning;
   for (const ConfPair& pair : pairs) {
     if (!fits(pair.key, conf)) reader.fail(pair, "a key of the chosen resource");
   }
@@ -81,22 +53,23 @@ void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs, ReleaseCo
 
 }  // namespace
 
-std::vector<std::string> release_conf_keys() {
-  return {"resource",
-          "upstream",
-          "initial_mb",
-          "initial_bytes",
-          "max_mb",
-          "limit_mb",
-          "block_kb",
-          "block_count",
-          "min_bin",
-          "max_bin",
-          "release_threshold_mb"};
-}
-
-ConfResult<ReleaseConf> read_release_conf(std::string_view text) {
-  return read_pairs(text, release_conf_keys(), ReleaseConf{}, read_keys);
+ConfFormat<ReleaseConf> release_conf_format() {
+  using Conf = ReleaseConf;
+  return {
+      .keys = {word_key("resource", &Conf::resource,
+                        {"pool", "arena", "binning", "fixed_size", "cuda", "cuda_async"}),
+               word_key("upstream", &Conf::on_pool, {"cuda", "pool"}),
+               number_key("initial_mb", &Conf::initial_bytes, kMegabytes, kMiB),
+               {"initial_bytes", read_initial_bytes},
+               number_key("max_mb", &Conf::bytes_max, kMegabytes, kMiB),
+               number_key("limit_mb", &Conf::limit_bytes, kMegabytes, kMiB),
+               number_key("block_kb", &Conf::block_bytes, {.lowest = 1, .highest = kGiB / kKiB},
+                          kKiB),
+               number_key("block_count", &Conf::block_count, {.lowest = 1, .highest = 1'000'000}),
+               number_key("min_bin", &Conf::bin_exponent_min, kExponents),
+               number_key("max_bin", &Conf::bin_exponent_max, kExponents),
+               number_key("release_threshold_mb", &Conf::threshold_bytes, kMegabytes, kMiB)},
+      .check = check_keys};
 }
 
 }  // namespace allocmark::rmm

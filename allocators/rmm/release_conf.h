@@ -26,7 +26,6 @@ struct ReleaseConf {
   std::uint32_t bin_exponent_min = 18, bin_exponent_max = 22;
 };
 
-[[nodiscard]] std::vector<std::string> release_conf_keys();
-[[nodiscard]] ConfResult<ReleaseConf> read_release_conf(std::string_view text);
+[[nodiscard]] ConfFormat<ReleaseConf> release_conf_format();
 
 }  // namespace allocmark::rmm

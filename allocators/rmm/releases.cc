@@ -73,8 +73,7 @@ std::unique_ptr<Backend> make(const Release& release, const ReleaseConf& conf,
   if (conf.resource == ResourceKind::CudaAsync) {
     made = make_async(release, conf, options.memory_limit_bytes);
   } else {
-    made = std::make_unique<rmm::ReleaseBackend>(std::make_unique<CudaDriver>(nullptr), conf,
-                                                 release.rules);
+    made = rmm::make_release_backend(std::make_unique<CudaDriver>(nullptr), conf, release.rules);
   }
   if (!conf.limit_bytes) return made;
   return std::make_unique<rmm::LimitedBackend>(std::move(made), *conf.limit_bytes);
@@ -84,12 +83,13 @@ BackendEntry entry_of(const Release& release) {
   const auto make_release = [&release](const ReleaseConf& conf, const BackendOptions& options) {
     return make(release, conf, options);
   };
+  const ConfFormat<ReleaseConf> format = rmm::release_conf_format();
   return {.name = "rmm@" + std::string(release.version),
           .summary = "RMM " + std::string(release.version) + "'s resources, rebuilt",
           .capabilities = {.any_thread = true, .stream_ordered = true},
-          .conf_keys = rmm::release_conf_keys(),
-          .check_conf = conf_checker(rmm::read_release_conf),
-          .make = conf_maker(rmm::read_release_conf, make_release)};
+          .conf_keys = format.key_names(),
+          .check_conf = conf_checker(format),
+          .make = conf_maker(format, make_release)};
 }
 
 }  // namespace

@@ -40,35 +40,34 @@ class PinningDriver final : public CudaDriver {
 // As of 26.10.
 constexpr rmm::ReleaseRules kRules{.pool_reclaims = true, .records_joins = true};
 
-void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs, rmm::ReleaseConf& conf) {
-  constexpr ConfRange kMegabytes{.lowest = 0, .highest = kTiB / kMiB};
-  for (const ConfPair& pair : pairs) {
-    const std::uint64_t size_bytes = reader.number(pair, kMegabytes) * kMiB;
-    (pair.key == "initial_mb" ? conf.initial_bytes : conf.bytes_max) = size_bytes;
-  }
+void check_sizes(ConfReader& reader, const std::vector<ConfPair>& pairs, rmm::ReleaseConf& conf) {
   if (conf.bytes_max && *conf.initial_bytes > *conf.bytes_max)
     reader.fail(pairs.back(), "initial size <= max_mb");
 }
 
 std::unique_ptr<Backend> make(const rmm::ReleaseConf& conf, const BackendOptions& options) {
-  return std::make_unique<rmm::ReleaseBackend>(
-      std::make_unique<PinningDriver>(options.memory_limit_bytes), conf, kRules);
+  return rmm::make_release_backend(std::make_unique<PinningDriver>(options.memory_limit_bytes),
+                                   conf, kRules);
 }
 
 }  // namespace
 
 BackendEntry rmm_pinned_entry() {
-  const std::vector<std::string> keys = {"initial_mb", "max_mb"};
-  const auto read = conf_reader(keys, rmm::ReleaseConf{.initial_bytes = 0}, read_keys);
+  constexpr ConfRange kMegabytes{.highest = kTiB / kMiB};
+  const ConfFormat<rmm::ReleaseConf> format{
+      .keys = {number_key("initial_mb", &rmm::ReleaseConf::initial_bytes, kMegabytes, kMiB),
+               number_key("max_mb", &rmm::ReleaseConf::bytes_max, kMegabytes, kMiB)},
+      .defaults = {.initial_bytes = 0},
+      .check = check_sizes};
   return {.name = "rmm_pinned",
           .summary = "pinned host memory by RMM 26.10's pool, rebuilt",
           .capabilities = {.any_thread = true,
                            .stream_ordered = true,
                            .side = MemorySide::Host,
                            .honours_memory_limit = true},
-          .conf_keys = keys,
-          .check_conf = conf_checker(read),
-          .make = conf_maker(read, make)};
+          .conf_keys = format.key_names(),
+          .check_conf = conf_checker(format),
+          .make = conf_maker(format, make)};
 }
 
 }  // namespace allocmark

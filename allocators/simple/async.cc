@@ -14,29 +14,26 @@ namespace {
 
 constexpr std::uint64_t kMegabytesMax = UINT64_MAX / kMiB;
 
-std::vector<std::string> conf_keys() {
-  return {"pool",
-          "release_threshold_mb",
-          "reuse_follow_event_dependencies",
-          "reuse_allow_opportunistic",
-          "reuse_allow_internal_dependencies",
-          "max_size_mb"};
+// The default pool belongs to the process.
+void check_pool(ConfReader& reader, const std::vector<ConfPair>& pairs, AsyncConf& conf) {
+  for (const ConfPair& pair : pairs) {
+    if (pair.key == "max_size_mb" && !conf.own_pool) {
+      reader.fail(pair, "pool:own beside it: the default pool's size cannot be limited");
+    }
+  }
 }
 
-void read_pair(ConfReader& reader, const ConfPair& pair, AsyncConf& conf) {
-  if (pair.key == "pool") {
-    conf.own_pool = reader.word(pair, {"default", "own"}) == 1;
-  } else if (pair.key == "release_threshold_mb") {
-    conf.release_threshold_bytes = read_release_threshold(reader, pair);
-  } else if (pair.key == "reuse_follow_event_dependencies") {
-    conf.reuse_follow_event_dependencies = reader.boolean(pair);
-  } else if (pair.key == "reuse_allow_opportunistic") {
-    conf.reuse_allow_opportunistic = reader.boolean(pair);
-  } else if (pair.key == "reuse_allow_internal_dependencies") {
-    conf.reuse_allow_internal_dependencies = reader.boolean(pair);
-  } else if (pair.key == "max_size_mb") {
-    conf.max_size_bytes = reader.number(pair, {.lowest = 1, .highest = kMegabytesMax}) * kMiB;
-  }
+ConfFormat<AsyncConf> conf_format() {
+  constexpr ConfRange kSizes{.lowest = 1, .highest = kMegabytesMax};
+  return {
+      .keys = {word_key("pool", &AsyncConf::own_pool, {"default", "own"}), release_threshold_key(),
+               boolean_key("reuse_follow_event_dependencies",
+                           &AsyncConf::reuse_follow_event_dependencies),
+               boolean_key("reuse_allow_opportunistic", &AsyncConf::reuse_allow_opportunistic),
+               boolean_key("reuse_allow_internal_dependencies",
+                           &AsyncConf::reuse_allow_internal_dependencies),
+               number_key("max_size_mb", &AsyncConf::max_size_bytes, kSizes, kMiB)},
+      .check = check_pool};
 }
 
 // CUDA 12.0 has no maxSize; where it is missing, the wish cannot be met and must not be dropped in
@@ -59,29 +56,17 @@ std::unique_ptr<Backend> make(const AsyncConf& conf, const BackendOptions& optio
 
 }  // namespace
 
-ConfResult<AsyncConf> read_async_conf(std::string_view text) {
-  const auto read = [](ConfReader& reader, const std::vector<ConfPair>& pairs, AsyncConf& conf) {
-    for (const ConfPair& pair : pairs) read_pair(reader, pair, conf);
-    for (const ConfPair& pair : pairs) {
-      if (pair.key == "max_size_mb" && !conf.own_pool) {
-        reader.fail(pair, "pool:own beside it: the default pool's size cannot be limited");
-      }
-    }
-  };
-  return read_pairs(text, conf_keys(), AsyncConf{}, read);
-}
+ConfResult<AsyncConf> read_async_conf(std::string_view text) { return conf_format()(text); }
 
-std::uint64_t read_release_threshold(ConfReader& reader, const ConfPair& pair) {
-  if (pair.value == "max") {
-    return UINT64_MAX;
-  }
-  std::optional<ErrorText> error;
-  const std::uint64_t megabytes =
-      ConfReader(error).number(pair, {.lowest = 0, .highest = kMegabytesMax});
-  if (error) {
-    reader.fail(pair, "a whole number of MiB, or max (never give memory back)");
-  }
-  return megabytes * kMiB;
+ConfKey<AsyncConf> release_threshold_key() {
+  const auto read = [](ConfReader& reader, const ConfPair& pair, AsyncConf& conf) {
+    std::optional<ErrorText> error;
+    const std::uint64_t megabytes =
+        pair.value == "max" ? 0 : ConfReader(error).number(pair, {.highest = kMegabytesMax});
+    if (error) reader.fail(pair, "a whole number of MiB, or max (never give memory back)");
+    conf.release_threshold_bytes = pair.value == "max" ? UINT64_MAX : megabytes * kMiB;
+  };
+  return {"release_threshold_mb", read};
 }
 
 AsyncBackend::AsyncBackend(const AsyncConf& conf, std::uint64_t memory_limit_bytes)
@@ -265,8 +250,7 @@ std::vector<NamedCounter> AsyncBackend::counters() const {
   const std::scoped_lock lock(mutex_);
   std::vector<NamedCounter> result;
   for (const Row& row : kRows) {
-    result.push_back(
-        {.name = row.name, .value = static_cast<std::int64_t>(pool_bytes(row.attribute))});
+    result.push_back(named_counter(row.name, pool_bytes(row.attribute)));
   }
   return result;
 }
@@ -276,7 +260,7 @@ BackendEntry async_entry() {
       .name = "async",
       .summary = "cudaMallocAsync: CUDA's stream-ordered pools",
       .capabilities = {.any_thread = true, .stream_ordered = true, .honours_memory_limit = true},
-      .conf_keys = conf_keys(),
+      .conf_keys = conf_format().key_names(),
       .check_conf = conf_checker(read_async_conf),
       .make = conf_maker(read_async_conf, make)};
 }

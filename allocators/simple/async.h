@@ -33,8 +33,8 @@ struct AsyncConf {
 
 [[nodiscard]] ConfResult<AsyncConf> read_async_conf(std::string_view text);
 
-// The key release_threshold_mb, a number of MiB or max.
-[[nodiscard]] std::uint64_t read_release_threshold(ConfReader& reader, const ConfPair& pair);
+// release_threshold_mb: a number of MiB, or max.
+[[nodiscard]] ConfKey<AsyncConf> release_threshold_key();
 
 class AsyncBackend final : public Backend {
  public:

@@ -32,10 +32,6 @@ namespace {
 constexpr std::uint64_t kSmallestBinBytesMax = std::uint64_t{1} << 31;
 constexpr std::uint64_t kLargestBinBytesMax = std::uint64_t{1} << 48;
 
-std::vector<std::string> conf_keys() {
-  return {"bin_growth", "min_bin", "max_bin", "max_cached_mb"};
-}
-
 // base^exponent, or UINT64_MAX where that is above 2^63.
 std::uint64_t power(std::uint64_t base, std::uint64_t exponent) {
   std::uint64_t result = 1;
@@ -48,24 +44,9 @@ std::uint64_t power(std::uint64_t base, std::uint64_t exponent) {
   return result;
 }
 
-void read_pair(ConfReader& reader, const ConfPair& pair, CubConf& conf) {
-  if (pair.key == "bin_growth") {
-    conf.bin_growth =
-        static_cast<std::uint32_t>(reader.number(pair, {.lowest = 2, .highest = 1024}));
-  } else if (pair.key == "min_bin") {
-    conf.min_bin = static_cast<std::uint32_t>(reader.number(pair, {.lowest = 0, .highest = 31}));
-  } else if (pair.key == "max_bin") {
-    conf.max_bin = static_cast<std::uint32_t>(reader.number(pair, {.lowest = 0, .highest = 48}));
-  } else if (pair.value == "max") {
-    conf.cached_bytes_max = UINT64_MAX;
-  } else {
-    conf.cached_bytes_max = reader.number(pair, {.lowest = 0, .highest = UINT64_MAX / kMiB}) * kMiB;
-  }
-}
-
 // Which bins a string means is known only when all of it is read; the error stands at the last key
 // about bins.
-void check_bins(ConfReader& reader, const std::vector<ConfPair>& pairs, const CubConf& conf) {
+void check_bins(ConfReader& reader, const std::vector<ConfPair>& pairs, CubConf& conf) {
   const ConfPair* last = nullptr;
   for (const ConfPair& pair : pairs) {
     if (pair.key != "max_cached_mb") {
@@ -84,6 +65,19 @@ void check_bins(ConfReader& reader, const std::vector<ConfPair>& pairs, const Cu
   if (power(conf.bin_growth, conf.max_bin) > kLargestBinBytesMax) {
     reader.fail(*last, "bin_growth^max_bin of at most 256 TiB, more than any device has");
   }
+}
+
+void read_cached_max(ConfReader& reader, const ConfPair& pair, CubConf& conf) {
+  conf.cached_bytes_max =
+      pair.value == "max" ? UINT64_MAX : reader.number(pair, {.highest = UINT64_MAX / kMiB}) * kMiB;
+}
+
+ConfFormat<CubConf> conf_format() {
+  return {.keys = {number_key("bin_growth", &CubConf::bin_growth, {.lowest = 2, .highest = 1024}),
+                   number_key("min_bin", &CubConf::min_bin, {.highest = 31}),
+                   number_key("max_bin", &CubConf::max_bin, {.highest = 48}),
+                   {"max_cached_mb", read_cached_max}},
+          .check = check_bins};
 }
 
 #if ALLOCMARK_HAVE_CUB_ALLOCATOR
@@ -225,13 +219,7 @@ std::unique_ptr<Backend> make(const CubConf& /*conf*/, const BackendOptions& /*o
 
 }  // namespace
 
-ConfResult<CubConf> read_cub_conf(std::string_view text) {
-  const auto read = [](ConfReader& reader, const std::vector<ConfPair>& pairs, CubConf& conf) {
-    for (const ConfPair& pair : pairs) read_pair(reader, pair, conf);
-    check_bins(reader, pairs, conf);
-  };
-  return read_pairs(text, conf_keys(), CubConf{}, read);
-}
+ConfResult<CubConf> read_cub_conf(std::string_view text) { return conf_format()(text); }
 
 BackendEntry cub_entry() {
   return {.name = "cub",
@@ -239,7 +227,7 @@ BackendEntry cub_entry() {
           // CUB locks its tables, but from 1.14 on DeviceFree offers a block to others before it
           // has recorded the block's event (BACKENDS.md).
           .capabilities = {.any_thread = false, .stream_ordered = true},
-          .conf_keys = conf_keys(),
+          .conf_keys = conf_format().key_names(),
           .check_conf = conf_checker(read_cub_conf),
           .make = conf_maker(read_cub_conf, make),
           .unavailable_reason = unavailable_reason};

@@ -19,11 +19,6 @@ namespace {
 
 constexpr std::uint64_t kChunkBytes = 32 * kMiB;
 
-void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs, AsyncConf& conf) {
-  for (const ConfPair& pair : pairs)
-    conf.release_threshold_bytes = read_release_threshold(reader, pair);
-}
-
 std::unique_ptr<Backend> make(AsyncConf& conf, const BackendOptions& options) {
   // The pool itself is bounded: what it caches is pinned, too.
   const std::uint64_t limit_bytes =
@@ -40,17 +35,17 @@ std::string unavailable_reason() {
 }  // namespace
 
 BackendEntry host_pool_entry() {
-  const std::vector<std::string> keys = {"release_threshold_mb"};
-  const auto read = conf_reader(keys, AsyncConf{.own_pool = true, .on_host = true}, read_keys);
+  const ConfFormat<AsyncConf> format{.keys = {release_threshold_key()},
+                                     .defaults = {.own_pool = true, .on_host = true}};
   return {.name = "host_pool",
           .summary = "pinned host memory by CUDA 13's stream-ordered pools",
           .capabilities = {.any_thread = true,
                            .stream_ordered = true,
                            .side = MemorySide::Host,
                            .honours_memory_limit = true},
-          .conf_keys = keys,
-          .check_conf = conf_checker(read),
-          .make = conf_maker(read, make),
+          .conf_keys = format.key_names(),
+          .check_conf = conf_checker(format),
+          .make = conf_maker(format, make),
           .unavailable_reason = unavailable_reason};
 }
 

@@ -26,90 +26,8 @@
 namespace allocmark {
 namespace {
 
-std::vector<std::string> conf_keys() {
-  return {"min_blocks_per_chunk",
-          "min_bytes_per_chunk",
-          "max_blocks_per_chunk",
-          "max_bytes_per_chunk",
-          "smallest_block_size",
-          "largest_block_size",
-          "alignment",
-          "cache_oversized",
-          "cached_size_cutoff_factor",
-          "cached_alignment_cutoff_factor",
-          "sync_at_free"};
-}
-
 constexpr std::uint64_t kCountMax = std::uint64_t{1} << 30;
 constexpr std::uint64_t kBytesMax = kTiB;
-
-struct NumberKey {
-  std::string_view key;
-  std::uint64_t ThrustPoolConf::*field;
-  ConfRange range;
-  enum class Kind { Count, Bytes, PowerOfTwo } kind;
-};
-
-constexpr NumberKey kNumberKeys[] = {
-    {"min_blocks_per_chunk",
-     &ThrustPoolConf::min_blocks_per_chunk,
-     {1, kCountMax},
-     NumberKey::Kind::Count},
-    {"min_bytes_per_chunk",
-     &ThrustPoolConf::min_bytes_per_chunk,
-     {1, kBytesMax},
-     NumberKey::Kind::Bytes},
-    {"max_blocks_per_chunk",
-     &ThrustPoolConf::max_blocks_per_chunk,
-     {1, kCountMax},
-     NumberKey::Kind::Count},
-    {"max_bytes_per_chunk",
-     &ThrustPoolConf::max_bytes_per_chunk,
-     {1, kBytesMax},
-     NumberKey::Kind::Bytes},
-    {"smallest_block_size",
-     &ThrustPoolConf::smallest_block_size,
-     {1, kGiB},
-     NumberKey::Kind::PowerOfTwo},
-    {"largest_block_size",
-     &ThrustPoolConf::largest_block_size,
-     {1, kGiB},
-     NumberKey::Kind::PowerOfTwo},
-    // cudaMalloc documents no more than 256, and the pool asks it for no more than it gives.
-    {"alignment", &ThrustPoolConf::alignment, {16, 256}, NumberKey::Kind::PowerOfTwo},
-    {"cached_size_cutoff_factor",
-     &ThrustPoolConf::cached_size_cutoff_factor,
-     {1, kCountMax},
-     NumberKey::Kind::Count},
-    {"cached_alignment_cutoff_factor",
-     &ThrustPoolConf::cached_alignment_cutoff_factor,
-     {1, kCountMax},
-     NumberKey::Kind::Count},
-};
-
-std::uint64_t read_number(ConfReader& reader, const ConfPair& pair, const NumberKey& number_key) {
-  if (number_key.kind == NumberKey::Kind::Count) {
-    return reader.number(pair, number_key.range);
-  }
-  const bool power_of_two = number_key.kind == NumberKey::Kind::PowerOfTwo;
-  return reader.bytes(pair, {.range = number_key.range, .power_of_two = power_of_two});
-}
-
-void read_pair(ConfReader& reader, const ConfPair& pair, ThrustPoolConf& conf) {
-  if (pair.key == "cache_oversized") {
-    conf.cache_oversized = reader.boolean(pair);
-    return;
-  }
-  if (pair.key == "sync_at_free") {
-    conf.sync_always = reader.word(pair, {"recorded", "always"}) == 1;
-    return;
-  }
-  for (const NumberKey& number_key : kNumberKeys) {
-    if (pair.key == number_key.key) {
-      conf.*number_key.field = read_number(reader, pair, number_key);
-    }
-  }
-}
 
 thrust::mr::pool_options to_options(const ThrustPoolConf& conf) {
   thrust::mr::pool_options options{};
@@ -148,6 +66,36 @@ std::string misfit(const ThrustPoolConf& conf) {
     return "max_blocks_per_chunk * smallest_block_size >= min_bytes_per_chunk";
   }
   return {};
+}
+
+void check_fit(ConfReader& reader, const std::vector<ConfPair>& pairs, ThrustPoolConf& conf) {
+  const std::string wanted = misfit(conf);
+  if (!wanted.empty() && !pairs.empty()) reader.fail(pairs.back(), wanted);
+}
+
+ConfFormat<ThrustPoolConf> conf_format() {
+  using Conf = ThrustPoolConf;
+  constexpr ConfRange kCounts{.lowest = 1, .highest = kCountMax};
+  constexpr ConfReader::BytesRule kChunks{.range = {.lowest = 1, .highest = kBytesMax}};
+  constexpr ConfReader::BytesRule kBlocks{.range = {.lowest = 1, .highest = kGiB},
+                                          .power_of_two = true};
+  // cudaMalloc documents no more than 256, and the pool asks it for no more than it gives.
+  constexpr ConfReader::BytesRule kAlignments{.range = {.lowest = 16, .highest = 256},
+                                              .power_of_two = true};
+  return {
+      .keys = {number_key("min_blocks_per_chunk", &Conf::min_blocks_per_chunk, kCounts),
+               bytes_key("min_bytes_per_chunk", &Conf::min_bytes_per_chunk, kChunks),
+               number_key("max_blocks_per_chunk", &Conf::max_blocks_per_chunk, kCounts),
+               bytes_key("max_bytes_per_chunk", &Conf::max_bytes_per_chunk, kChunks),
+               bytes_key("smallest_block_size", &Conf::smallest_block_size, kBlocks),
+               bytes_key("largest_block_size", &Conf::largest_block_size, kBlocks),
+               bytes_key("alignment", &Conf::alignment, kAlignments),
+               boolean_key("cache_oversized", &Conf::cache_oversized),
+               number_key("cached_size_cutoff_factor", &Conf::cached_size_cutoff_factor, kCounts),
+               number_key("cached_alignment_cutoff_factor", &Conf::cached_alignment_cutoff_factor,
+                          kCounts),
+               word_key("sync_at_free", &Conf::sync_always, {"recorded", "always"})},
+      .check = check_fit};
 }
 
 // What the pool takes its memory from. Thrust's protocol for "out of memory" is std::bad_alloc.
@@ -284,20 +232,14 @@ std::unique_ptr<Backend> make(const ThrustPoolConf& conf, const BackendOptions& 
 }  // namespace
 
 ConfResult<ThrustPoolConf> read_thrust_pool_conf(std::string_view text) {
-  const auto read = [](ConfReader& reader, const std::vector<ConfPair>& pairs,
-                       ThrustPoolConf& conf) {
-    for (const ConfPair& pair : pairs) read_pair(reader, pair, conf);
-    const std::string wanted = misfit(conf);
-    if (!wanted.empty() && !pairs.empty()) reader.fail(pairs.back(), wanted);
-  };
-  return read_pairs(text, conf_keys(), ThrustPoolConf{}, read);
+  return conf_format()(text);
 }
 
 BackendEntry thrust_pool_entry() {
   return {.name = "thrust_pool",
           .summary = "Thrust's disjoint_unsynchronized_pool_resource over cudaMalloc",
           .capabilities = {.alignment_bytes = 16},
-          .conf_keys = conf_keys(),
+          .conf_keys = conf_format().key_names(),
           .check_conf = conf_checker(read_thrust_pool_conf),
           .make = conf_maker(read_thrust_pool_conf, make)};
 }

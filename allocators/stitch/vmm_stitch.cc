@@ -27,21 +27,18 @@
 namespace allocmark {
 namespace {
 
-std::vector<std::string> conf_keys() { return {"chunk_mb", "mapped_percent_max", "other_streams"}; }
+void read_chunk(ConfReader& reader, const ConfPair& pair, stitch::RangesOptions& options) {
+  const std::uint64_t chunk_mb = reader.number(pair, {.lowest = 2, .highest = 512});
+  if ((chunk_mb & (chunk_mb - 1)) != 0) reader.fail(pair, "a power of two from 2 to 512");
+  options.chunk_bytes = chunk_mb * kMiB;
+}
 
-void read_keys(ConfReader& reader, const std::vector<ConfPair>& pairs,
-               stitch::RangesOptions& options) {
-  for (const ConfPair& pair : pairs) {
-    if (pair.key == "chunk_mb") {
-      const std::uint64_t chunk_mb = reader.number(pair, {.lowest = 2, .highest = 512});
-      if ((chunk_mb & (chunk_mb - 1)) != 0) reader.fail(pair, "a power of two from 2 to 512");
-      options.chunk_bytes = chunk_mb * kMiB;
-    } else if (pair.key == "mapped_percent_max") {
-      options.mapped_percent_max = reader.number(pair, {.lowest = 100, .highest = 10000});
-    } else {
-      options.takes_from_others_first = reader.word(pair, {"when_short", "first"}) == 1;
-    }
-  }
+ConfFormat<stitch::RangesOptions> conf_format() {
+  return {.keys = {{"chunk_mb", read_chunk},
+                   number_key("mapped_percent_max", &stitch::RangesOptions::mapped_percent_max,
+                              {.lowest = 100, .highest = 10000}),
+                   word_key("other_streams", &stitch::RangesOptions::takes_from_others_first,
+                            {"when_short", "first"})}};
 }
 
 class VmmStitchBackend final : public Backend {
@@ -154,18 +151,15 @@ class VmmStitchBackend final : public Backend {
   [[nodiscard]] std::vector<NamedCounter> counters() const override {
     const std::lock_guard lock(mutex_);
     const stitch::RangesCounts& counts = ranges_.counts();
-    const auto counter = [](const char* name, std::uint64_t value) {
-      return NamedCounter{.name = name, .value = static_cast<std::int64_t>(value)};
-    };
-    return {counter("chunks_created", counts.create_count),
-            counter("chunks_released", counts.release_count),
-            counter("chunks_taken_from_other_streams", counts.taken_count),
-            counter("mapped_bytes", ranges_.mapped_bytes()),
-            counter("shortages", counts.shortage_count),
-            counter("views", ranges_.view_count()),
-            counter("views_dropped", counts.drop_count),
-            counter("views_reused", counts.reuse_count),
-            counter("views_stitched", counts.stitch_count)};
+    return {named_counter("chunks_created", counts.create_count),
+            named_counter("chunks_released", counts.release_count),
+            named_counter("chunks_taken_from_other_streams", counts.taken_count),
+            named_counter("mapped_bytes", ranges_.mapped_bytes()),
+            named_counter("shortages", counts.shortage_count),
+            named_counter("views", ranges_.view_count()),
+            named_counter("views_dropped", counts.drop_count),
+            named_counter("views_reused", counts.reuse_count),
+            named_counter("views_stitched", counts.stitch_count)};
   }
 
  private:
@@ -292,7 +286,7 @@ std::unique_ptr<Backend> make(stitch::RangesOptions ranges, const BackendOptions
 }  // namespace
 
 ConfResult<stitch::RangesOptions> read_vmm_stitch_conf(std::string_view text) {
-  return read_pairs(text, conf_keys(), stitch::RangesOptions{}, read_keys);
+  return conf_format()(text);
 }
 
 BackendEntry vmm_stitch_entry() {
@@ -302,7 +296,7 @@ BackendEntry vmm_stitch_entry() {
                            .stream_ordered = true,
                            .honours_memory_limit = true,
                            .alignment_bytes = 512},
-          .conf_keys = conf_keys(),
+          .conf_keys = conf_format().key_names(),
           .check_conf = conf_checker(read_vmm_stitch_conf),
           .make = conf_maker(read_vmm_stitch_conf, make)};
 }
