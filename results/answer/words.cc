@@ -52,14 +52,9 @@ std::string list_of(const Cells& cells, Words words) {
 // ", process 0: 3 of 80, process 1: 0 of 20" where the workload has several processes.
 std::string failures_by_process(const CellResult& cell) {
   std::string text;
-  const auto value_of = [&](const std::string& name) -> std::optional<std::int64_t> {
-    const auto found = std::ranges::find(
-        cell.counters, name, [](const auto& counter) { return std::string_view(counter.first); });
-    return found == cell.counters.end() ? std::nullopt : std::optional(found->second);
-  };
   for (std::size_t process = 0;; ++process) {
-    const auto failed = value_of(fmt::format("process{}.out_of_memory", process));
-    const auto asked = value_of(fmt::format("process{}.requests", process));
+    const auto failed = counter_of(cell, fmt::format("process{}.out_of_memory", process));
+    const auto asked = counter_of(cell, fmt::format("process{}.requests", process));
     if (!failed || !asked) return text;
     text += fmt::format(", process {}: {} of {}", process, *failed, *asked);
   }

@@ -238,8 +238,7 @@ void Comparer::compare_measured(const CellResult& base, const CellResult& now) {
       // Failed requests are worse on any device; bytes and calls are the device's.
       const bool stays = number.verdict == Verdict::Same || number.safety;
       if (environment_.exact_reason.empty() || stays) continue;
-      number.verdict = Verdict::NotComparable;
-      number.reason = environment_.exact_reason;
+      number.decide(Verdict::NotComparable, environment_.exact_reason);
     }
   }
   if (kept_ == NumbersKept::Differing) leave_out_same(cell);
@@ -291,21 +290,17 @@ void Comparer::add_timed(const CellResult& base, const CellResult& now, CellComp
     PassQuantiles quantiles = pass_quantiles(base, now, timed, clock_step_ns_);
     const std::uint64_t wanted = samples_wanted(timed);
     if (!other.empty()) {
-      number.verdict = Verdict::NotComparable;
+      number.decide(Verdict::NotComparable, other);
       number.excused = true;
-      number.reason = other;
     } else if (is_of_process(timed)) {
-      number.verdict = Verdict::Undecided;
-      number.reason = "one process on each side: only an A/B run can tell";
+      number.decide(Verdict::Undecided, "one process on each side: only an A/B run can tell");
     } else if (!environment_.timed_reason.empty()) {
-      number.verdict = Verdict::NotComparable;
-      number.reason = environment_.timed_reason;
+      number.decide(Verdict::NotComparable, environment_.timed_reason);
     } else if (!quantiles.known) {
-      number.verdict = Verdict::NotComparable;
-      number.reason = "one side has no samples";
+      number.decide(Verdict::NotComparable, "one side has no samples");
     } else if (quantiles.base.size() < 2 || quantiles.now.size() < 2) {
-      number.verdict = Verdict::Undecided;
-      number.reason = "fewer than two passes with this quantile: their spread is not known";
+      number.decide(Verdict::Undecided,
+                    "fewer than two passes with this quantile: their spread is not known");
     } else if (quantiles.sample_count_min < wanted) {
       number.verdict = Verdict::Undecided;
       number.reason =

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -60,6 +61,11 @@ struct NumberComparison {
   bool excused = false;    // not compared, and no fault of either side: it decides nothing
   // Rounds (of runs: passes) that would probably decide it, where it is undecided for want of them.
   std::optional<std::uint32_t> rounds_needed = {};
+
+  void decide(Verdict decided, SharedText why) {
+    verdict = decided;
+    reason = std::move(why);
+  }
 };
 
 struct CellComparison {

@@ -1,7 +1,7 @@
-// See compare_advice.h.
-#include "results/compare/compare_advice.h"
-
+// What to do about each kind of number that differs.
 #include <string>
+
+#include "results/compare/compare_writers.h"
 
 namespace allocmark {
 namespace {

@@ -16,14 +16,21 @@
 namespace allocmark {
 namespace {
 
-CountSeries calls_of(const std::string& function, const Processes& processes) {
+using Functions = std::initializer_list<std::string_view>;
+
+// Calls of `more` less calls of `fewer`, by process.
+CountSeries calls_of(const Functions& more, const Functions& fewer, const Processes& processes) {
+  const auto holds = [](const Functions& names, std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
   CountSeries series;
   for (const CellResult* cell : processes) {
     double count = 0;
     for (const auto& [name, calls] : cell->driver_calls) {
-      if (name == function) count = static_cast<double>(calls);
+      if (holds(more, name)) count += static_cast<double>(calls);
+      if (holds(fewer, name)) count -= static_cast<double>(calls);
     }
-    series.push_back({count});
+    series.push_back({std::max(count, 0.0)});
   }
   return series;
 }
@@ -64,7 +71,7 @@ CallKind kind_of_call(std::string_view function) {
 
 struct ObjectKind {
   std::string_view name;
-  std::initializer_list<std::string_view> makers, enders;
+  Functions makers, enders;
 };
 
 const std::array kObjectKinds = {
@@ -78,34 +85,15 @@ const std::array kObjectKinds = {
     ObjectKind{"host_blocks", {"cudaMallocHost", "cudaHostAlloc"}, {"cudaFreeHost"}},
 };
 
-// Made less ended, by process.
-CountSeries live_of(const ObjectKind& kind, const Processes& processes) {
-  const auto holds = [](const std::initializer_list<std::string_view>& names,
-                        std::string_view name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-  };
-  CountSeries series;
-  for (const CellResult* cell : processes) {
-    double count = 0;
-    for (const auto& [name, calls] : cell->driver_calls) {
-      if (holds(kind.makers, name)) count += static_cast<double>(calls);
-      if (holds(kind.enders, name)) count -= static_cast<double>(calls);
-    }
-    series.push_back({std::max(count, 0.0)});
-  }
-  return series;
-}
-
 void add_live_objects(const ExactSides& sides, std::vector<NumberComparison>& numbers) {
   for (const ObjectKind& kind : kObjectKinds) {
-    const CountSeries base = live_of(kind, sides.base_processes);
-    const CountSeries now = live_of(kind, sides.now_processes);
+    const CountSeries base = calls_of(kind.makers, kind.enders, sides.base_processes);
+    const CountSeries now = calls_of(kind.makers, kind.enders, sides.now_processes);
     if (is_zero(base) && is_zero(now)) continue;
     NumberComparison number{.name = std::string(kLiveObjects) + std::string(kind.name)};
     judge_counts(base, now, false, number);
     if (number.verdict == Verdict::Better) {
-      number.verdict = Verdict::Changed;
-      number.reason = kFewerReason;
+      number.decide(Verdict::Changed, kFewerReason);
     }
     numbers.push_back(std::move(number));
   }
@@ -124,8 +112,8 @@ void add_driver_calls(const ExactSides& sides, std::vector<NumberComparison>& nu
   std::set<CallKind> given_up;
   std::vector<CallKind> kinds;
   for (const std::string& function : functions) {
-    const CountSeries base = calls_of(function, sides.base_processes);
-    const CountSeries now = calls_of(function, sides.now_processes);
+    const CountSeries base = calls_of({function}, {}, sides.base_processes);
+    const CountSeries now = calls_of({function}, {}, sides.now_processes);
     NumberComparison number{.name = "driver_calls." + function};
     judge_counts(base, now, false, number);
     const CallKind kind = kind_of_call(function);
@@ -142,15 +130,14 @@ void add_driver_calls(const ExactSides& sides, std::vector<NumberComparison>& nu
     const CallKind group = kind == CallKind::Duty ? CallKind::Other : kind;
     if (number.verdict == Verdict::Same) continue;
     if (begun.contains(group) && given_up.contains(group)) {
-      number.verdict = Verdict::Changed;
-      number.reason = "other functions are called instead; the times say what that costs";
+      number.decide(Verdict::Changed,
+                    "other functions are called instead; the times say what that costs");
     } else if (kind == CallKind::Cheap && number.verdict != Verdict::Undecided) {
-      number.verdict = Verdict::Changed;
-      number.reason = "a call that takes nanoseconds; the times say what they cost";
+      number.decide(Verdict::Changed,
+                    "a call that takes nanoseconds; the times say what they cost");
     } else if (number.verdict == Verdict::Better &&
                (kind == CallKind::Wait || kind == CallKind::Duty)) {
-      number.verdict = Verdict::Changed;
-      number.reason = kFewerReason;
+      number.decide(Verdict::Changed, kFewerReason);
     }
   }
   add_live_objects(sides, numbers);

@@ -2,7 +2,6 @@
 #include "results/compare/compare_environment.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -32,40 +31,34 @@ struct EnvironmentField {
   std::string (*value)(const Environment& environment);
 };
 
-#define ALLOCMARK_TEXT_FIELD(field, matters)                      \
-  EnvironmentField {                                              \
-#field, matters, [](const Environment& e) { return e.field; } \
-  }
-#define ALLOCMARK_COUNT_FIELD(field, matters)                                     \
-  EnvironmentField {                                                              \
-#field, matters, [](const Environment& e) { return std::to_string(e.field); } \
-  }
+template <auto Member>
+std::string text_of(const Environment& environment) {
+  return fmt::format("{}", environment.*Member);
+}
 
 // Where blocks lie and how often the device is asked depends on the device and its driver only;
 // how long it takes depends on the host, too. What may differ is what a comparison is made for.
-constexpr std::array kFields{
-    ALLOCMARK_TEXT_FIELD(device, Matters::All),
-    ALLOCMARK_TEXT_FIELD(gpu_name, Matters::All),
-    ALLOCMARK_COUNT_FIELD(gpu_memory_bytes, Matters::All),
-    ALLOCMARK_TEXT_FIELD(driver_version, Matters::All),
-    ALLOCMARK_TEXT_FIELD(runtime_version, Matters::All),
-    ALLOCMARK_TEXT_FIELD(profile_hash, Matters::All),
-    ALLOCMARK_TEXT_FIELD(times_borrowed_from, Matters::All),
-    ALLOCMARK_TEXT_FIELD(hostname_hash, Matters::Timed),
-    ALLOCMARK_TEXT_FIELD(cpu_model, Matters::Timed),
-    ALLOCMARK_COUNT_FIELD(cpu_count, Matters::Timed),
-    ALLOCMARK_TEXT_FIELD(cpu_governor, Matters::Timed),
-    ALLOCMARK_TEXT_FIELD(gpu_uuid_hash, Matters::Timed),
-    ALLOCMARK_TEXT_FIELD(os, Matters::Timed),
-    ALLOCMARK_TEXT_FIELD(kernel, Matters::Timed),
-    ALLOCMARK_TEXT_FIELD(build_type, Matters::Timed),
-    ALLOCMARK_TEXT_FIELD(compiler, Matters::Note),
-    ALLOCMARK_TEXT_FIELD(allocmark_version, Matters::Note),
-    ALLOCMARK_TEXT_FIELD(git_sha, Matters::Note),
-    ALLOCMARK_TEXT_FIELD(schema_version, Matters::Note),
+constexpr EnvironmentField kFields[] = {
+    {"device", Matters::All, text_of<&Environment::device>},
+    {"gpu_name", Matters::All, text_of<&Environment::gpu_name>},
+    {"gpu_memory_bytes", Matters::All, text_of<&Environment::gpu_memory_bytes>},
+    {"driver_version", Matters::All, text_of<&Environment::driver_version>},
+    {"runtime_version", Matters::All, text_of<&Environment::runtime_version>},
+    {"profile_hash", Matters::All, text_of<&Environment::profile_hash>},
+    {"times_borrowed_from", Matters::All, text_of<&Environment::times_borrowed_from>},
+    {"hostname_hash", Matters::Timed, text_of<&Environment::hostname_hash>},
+    {"cpu_model", Matters::Timed, text_of<&Environment::cpu_model>},
+    {"cpu_count", Matters::Timed, text_of<&Environment::cpu_count>},
+    {"cpu_governor", Matters::Timed, text_of<&Environment::cpu_governor>},
+    {"gpu_uuid_hash", Matters::Timed, text_of<&Environment::gpu_uuid_hash>},
+    {"os", Matters::Timed, text_of<&Environment::os>},
+    {"kernel", Matters::Timed, text_of<&Environment::kernel>},
+    {"build_type", Matters::Timed, text_of<&Environment::build_type>},
+    {"compiler", Matters::Note, text_of<&Environment::compiler>},
+    {"allocmark_version", Matters::Note, text_of<&Environment::allocmark_version>},
+    {"git_sha", Matters::Note, text_of<&Environment::git_sha>},
+    {"schema_version", Matters::Note, text_of<&Environment::schema_version>},
 };
-#undef ALLOCMARK_TEXT_FIELD
-#undef ALLOCMARK_COUNT_FIELD
 
 // Pairs of cells that a noise bound must rest on: fewer do not show a 99 % quantile's order of
 // size.

@@ -17,9 +17,9 @@
 #include "base/bytes.h"
 #include "results/columns/columns.h"
 #include "results/columns/text.h"
-#include "results/compare/compare_advice.h"
 #include "results/compare/compare_calls.h"
 #include "results/compare/compare_writers.h"
+#include "results/compare/timed_numbers.h"
 #include "results/utf8.h"
 
 namespace allocmark {
@@ -29,6 +29,7 @@ namespace {
 constexpr std::array<std::size_t, 4> kWidths{14, 26, 39, 13};
 constexpr std::size_t kFindingCountMax = 24;
 
+// Of numbers that are not timed.
 constexpr std::pair<std::string_view, std::string_view> kShownNames[] = {
     {"oom_count", "failed requests"},
     {"residue_bytes", "left behind"},
@@ -40,26 +41,6 @@ constexpr std::pair<std::string_view, std::string_view> kShownNames[] = {
     {"reserved_bytes_peak", "reserved peak"},
     {"allocated_bytes_peak", "allocated peak"},
     {"active_bytes_peak", "active peak"},
-    {"allocate_latency_ns_p50", "allocate P50"},
-    {"allocate_latency_ns_p99", "allocate P99"},
-    {"deallocate_latency_ns_p50", "free P50"},
-    {"deallocate_latency_ns_p99", "free P99"},
-    {"allocate_own_ns_p50", "allocate own P50"},
-    {"allocate_own_ns_p95", "allocate own P95"},
-    {"allocate_own_ns_p99", "allocate own P99"},
-    {"allocate_own_ns_mean", "allocate own mean"},
-    {"deallocate_own_ns_p50", "free own P50"},
-    {"deallocate_own_ns_p95", "free own P95"},
-    {"deallocate_own_ns_p99", "free own P99"},
-    {"deallocate_own_ns_mean", "free own mean"},
-    {"allocator_ns_per_step", "time per step"},
-    {"step_ns_mean", "wall time per step"},
-    {"cold_ns", "first 256 calls"},
-    {"allocate_own_ns_p999", "allocate own P99.9"},
-    {"deallocate_own_ns_p999", "free own P99.9"},
-    {"allocate_own_ns_max", "longest allocate"},
-    {"deallocate_own_ns_max", "longest free"},
-    {"thread_cpu_ns", "processor time"},
     {"host_taken_bytes", "host memory"},
     {"other_threads_ns_per_s", "other threads"},
 };
@@ -68,6 +49,7 @@ std::string short_name(const std::string& name) {
   for (const auto& [stored, shown] : kShownNames) {
     if (stored == name) return std::string(shown);
   }
+  if (const TimedNumber* timed = find_timed_number(name)) return std::string(timed->shown);
   constexpr std::string_view kCalls = "driver_calls.";
   if (name.starts_with(kLiveObjects)) return "live " + name.substr(kLiveObjects.size());
   return name.starts_with(kCalls) ? name.substr(kCalls.size()) + " calls" : name;

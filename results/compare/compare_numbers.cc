@@ -83,8 +83,8 @@ constexpr std::array kSafetyNumbers{
 
 void judge_numbers(NumberComparison& number, Better better, const ComparePolicy& policy) {
   if (!number.base.has_value() || !number.now.has_value()) {
-    number.verdict = Verdict::Changed;
-    number.reason = number.base.has_value() ? "NEW does not know it" : "BASE does not know it";
+    number.decide(Verdict::Changed,
+                  number.base.has_value() ? "NEW does not know it" : "BASE does not know it");
     return;
   }
   const double difference = *number.now - *number.base;
@@ -117,8 +117,8 @@ NumberComparison compare_status(const CellResult& base, const CellResult& now) {
   NumberComparison number = compare_texts("status", std::string(to_string(base.status)),
                                           std::string(to_string(now.status)));
   if (number.verdict == Verdict::Same) return number;
-  number.verdict = now.status == CellStatus::OomStopped ? Verdict::Worse : Verdict::Better;
-  number.reason = "the trace ends at its first failed request";
+  number.decide(now.status == CellStatus::OomStopped ? Verdict::Worse : Verdict::Better,
+                "the trace ends at its first failed request");
   return number;
 }
 
@@ -161,8 +161,7 @@ void excuse_other_work(const CellResult& base, const CellResult& now,
         number.safety || number.name == "status" || number.name == "oom_first.event_index";
     if (judges_failures) continue;
     if (number.verdict != Verdict::Worse && number.verdict != Verdict::Better) continue;
-    number.verdict = Verdict::Changed;
-    number.reason = "one side failed requests that the other one served";
+    number.decide(Verdict::Changed, "one side failed requests that the other one served");
   }
 }
 
@@ -193,8 +192,7 @@ void add_safety(const ExactSides& sides, const ComparePolicy& policy,
     judge_counts(base, now, safety.shared_on_gpu && !simulated, number);
     const double floor = policy.effect_min_of(number.name, false);
     if (number.verdict == Verdict::Worse && number.change && *number.change <= floor) {
-      number.verdict = Verdict::Same;
-      number.reason = fmt::format("within the policy's {:.3g} %", floor * 100);
+      number.decide(Verdict::Same, fmt::format("within the policy's {:.3g} %", floor * 100));
     }
     numbers.push_back(std::move(number));
   }
@@ -263,8 +261,7 @@ std::vector<NumberComparison> compare_exact(const ExactSides& sides, const Compa
   if (!is_deterministic(base) || !is_deterministic(now)) {
     for (NumberComparison& number : numbers) {
       if (number.verdict == Verdict::Same || number.safety || number.name == "status") continue;
-      number.verdict = Verdict::Undecided;
-      number.reason = "the passes differ among themselves";
+      number.decide(Verdict::Undecided, "the passes differ among themselves");
     }
   }
   add_host_numbers(sides, policy, numbers);

@@ -32,6 +32,10 @@ void write_comparison_table(const Comparison& comparison, Detail detail, const T
 // The lines of the findings alone, with what to do below them (compare_findings.cc).
 [[nodiscard]] std::string render_findings(const Comparison& comparison);
 
+// What somebody can do about a number that differs, in one sentence (compare_advice.cc); empty
+// where there is nothing to say.
+[[nodiscard]] std::string advice_for(const CellComparison& cell, const NumberComparison& number);
+
 // What a cell's verdict rests on, in one line: "worse: failed requests 23 -> 644".
 [[nodiscard]] std::string finding_text(const CellComparison& cell);
 

@@ -42,8 +42,7 @@ void apply_cell(CellComparison& confirmed, CellComparison& cell) {
       number = *again;
       if (number.reason.empty()) number.reason = "confirmed by running both sides in turn";
     } else if (differs_exactly(number) && again->verdict == Verdict::Same) {
-      number.verdict = Verdict::Undecided;
-      number.reason = "it did not come again when both sides were run again";
+      number.decide(Verdict::Undecided, "it did not come again when both sides were run again");
     }
   }
   for (const std::string& flag : confirmed.flags) {

@@ -128,15 +128,13 @@ double increase_max(const std::vector<double>& differences) {
 
 void judge_undecided(double base_mean, double now_mean, double limit, NumberComparison& number) {
   if (now_mean <= base_mean) {
-    number.verdict = Verdict::Same;
-    number.reason = "random on both sides, and not more";
+    number.decide(Verdict::Same, "random on both sides, and not more");
   } else if (limit <= kCountShareMax * base_mean) {
-    number.verdict = Verdict::Same;
-    number.reason =
-        fmt::format("random on both sides; at most {:.3g} % more at 95 %", limit / base_mean * 100);
+    number.decide(Verdict::Same, fmt::format("random on both sides; at most {:.3g} % more at 95 %",
+                                             limit / base_mean * 100));
   } else {
-    number.verdict = Verdict::Undecided;
-    number.reason = "passes differ among themselves: more, but perhaps by chance";
+    number.decide(Verdict::Undecided,
+                  "passes differ among themselves: more, but perhaps by chance");
   }
 }
 
@@ -151,13 +149,11 @@ void judge_random(const CountSeries& base, const CountSeries& now, std::size_t p
   const double base_min = *std::min_element(base_all.begin(), base_all.end());
   const double now_min = *std::min_element(now_all.begin(), now_all.end());
   if (now_min > base_max) {
-    number.verdict = Verdict::Worse;
-    number.reason = "more in every pass than in any of the other side's";
+    number.decide(Verdict::Worse, "more in every pass than in any of the other side's");
     return;
   }
   if (now_max < base_min) {
-    number.verdict = Verdict::Better;
-    number.reason = "fewer in every pass than in any of the other side's";
+    number.decide(Verdict::Better, "fewer in every pass than in any of the other side's");
     return;
   }
   const bool paired = base.size() == now.size() && base.size() > 1;
@@ -171,9 +167,9 @@ void judge_random(const CountSeries& base, const CountSeries& now, std::size_t p
       paired ? paired_evidence(differences) : rank_evidence(base_all, now_all);
   number.p_value = std::min(1.0, 2 * std::min(evidence.more, evidence.fewer));
   if (evidence.more <= kCountPMax || evidence.fewer <= kCountPMax) {
-    number.verdict = evidence.more <= kCountPMax ? Verdict::Worse : Verdict::Better;
-    number.reason = fmt::format("random, with p {:.2g} that it is chance",
-                                std::min(evidence.more, evidence.fewer));
+    number.decide(evidence.more <= kCountPMax ? Verdict::Worse : Verdict::Better,
+                  fmt::format("random, with p {:.2g} that it is chance",
+                              std::min(evidence.more, evidence.fewer)));
     return;
   }
   judge_undecided(*number.base, *number.now, increase_max(differences), number);
@@ -186,8 +182,8 @@ void judge_counts(const CountSeries& base, const CountSeries& now, bool shared,
   const std::size_t pass_count = std::min(shortest(base), shortest(now));
   if (pass_count == 0) {
     if (base.empty() == now.empty()) return;
-    number.verdict = Verdict::Changed;
-    number.reason = base.empty() ? "BASE does not know it" : "NEW does not know it";
+    number.decide(Verdict::Changed,
+                  base.empty() ? "BASE does not know it" : "NEW does not know it");
     return;
   }
   if (shared && std::min(base.size(), now.size()) * pass_count < kSharedCountMin) {

@@ -220,9 +220,8 @@ void RoundComparer::add_timed(const CellRounds& rounds, CellComparison& cell,
     if (!number.base && !number.now) continue;
     if (!other.empty() || !reason.empty()) {
       differences.clear();
-      number.verdict = Verdict::NotComparable;
+      number.decide(Verdict::NotComparable, other.empty() ? reason : other);
       number.excused = !other.empty();
-      number.reason = other.empty() ? reason : other;
     }
     if (!differences.empty()) {
       pending_.push_back({.cell_index = cell_index,

@@ -94,8 +94,7 @@ NumberComparison number_of_rounds(const TimedNumber& timed, const std::vector<Ro
       number.base = stored_value(*base, timed);
       number.now = stored_value(*now, timed);
     }
-    number.verdict = Verdict::NotComparable;
-    number.reason = "one side has no samples";
+    number.decide(Verdict::NotComparable, "one side has no samples");
     return number;
   }
   const std::uint64_t wanted = samples_wanted(timed);
@@ -119,9 +118,9 @@ NumberComparison number_of_rounds(const TimedNumber& timed, const std::vector<Ro
   number.now = std::exp(median(values[1]));
   if (support.process_count_min < wanted) {
     differences.clear();
-    number.verdict = Verdict::Undecided;
-    number.reason = fmt::format("{} samples in a process, {} are needed: give more --passes",
-                                support.process_count_min, wanted);
+    number.decide(Verdict::Undecided,
+                  fmt::format("{} samples in a process, {} are needed: give more --passes",
+                              support.process_count_min, wanted));
   } else if (differences.size() < 2) {
     differences.clear();
     number.verdict = Verdict::Undecided;
@@ -150,8 +149,7 @@ void judge_number(const TimedNumber& timed, const Shift& shift, std::size_t roun
   } else if (shift.low > -reach && shift.high < reach) {
     number.verdict = Verdict::Same;
   } else if (timed.rare) {
-    number.verdict = Verdict::Same;
-    number.reason = "rare calls scatter: no change is clear";
+    number.decide(Verdict::Same, "rare calls scatter: no change is clear");
   } else {
     number.verdict = Verdict::Undecided;
     number.rounds_needed = rounds_needed(shift, reach, round_count);

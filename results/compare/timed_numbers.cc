@@ -19,108 +19,70 @@ namespace {
 constexpr double kMeanShare = 0.995;
 constexpr std::uint64_t kMeanSampleCountMin = 200;
 
-// What floor_factor and between_runs rest on: results/compare/VERDICTS.md, "Timed numbers".
+// What a number is of its calls, and how far it scatters: results/compare/VERDICTS.md, "Timed
+// numbers".
+constexpr TimedNumber kMiddle{.percentile = kP50, .floor_factor = 1, .between_runs = 0.07};
+constexpr TimedNumber kTail95{.percentile = kP95, .floor_factor = 5.0 / 3, .between_runs = 0.20};
+constexpr TimedNumber kTail99{.percentile = kP99, .floor_factor = 2, .between_runs = 0.30};
+constexpr TimedNumber kTail999{
+    .percentile = kP999, .floor_factor = 50.0 / 3, .between_runs = 2.0, .rare = true};
+constexpr TimedNumber kMean{.kind = TimedKind::Mean, .floor_factor = 4.0 / 3, .between_runs = 0.12};
+constexpr TimedNumber kLongest{
+    .kind = TimedKind::Longest, .floor_factor = 100, .between_runs = 10, .rare = true};
+
+enum class Call : std::uint8_t { Allocate, Free };
+
+// Of the calls with the driver's time.
+constexpr TimedNumber latency(std::string_view name, std::string_view shown, Call call,
+                              TimedNumber number) {
+  number.name = name;
+  number.shown = shown;
+  number.allocate = call == Call::Allocate;
+  return number;
+}
+
+// Of the allocator's own code in the calls.
+constexpr TimedNumber own(std::string_view name, std::string_view shown, Call call,
+                          TimedNumber number) {
+  number.own = true;
+  return latency(name, shown, call, number);
+}
+
 constexpr std::array kNumbers{
-    TimedNumber{.name = "allocate_latency_ns_p50",
-                .percentile = kP50,
-                .floor_factor = 1,
-                .between_runs = 0.07},
-    TimedNumber{.name = "allocate_latency_ns_p99",
-                .percentile = kP99,
-                .floor_factor = 2,
-                .between_runs = 0.30},
-    TimedNumber{.name = "deallocate_latency_ns_p50",
-                .allocate = false,
-                .percentile = kP50,
-                .floor_factor = 1,
-                .between_runs = 0.07},
-    TimedNumber{.name = "deallocate_latency_ns_p99",
-                .allocate = false,
-                .percentile = kP99,
-                .floor_factor = 2,
-                .between_runs = 0.30},
-    TimedNumber{.name = "allocate_own_ns_p50",
-                .own = true,
-                .percentile = kP50,
-                .floor_factor = 1,
-                .between_runs = 0.07},
-    TimedNumber{.name = "allocate_own_ns_p95",
-                .own = true,
-                .percentile = kP95,
-                .floor_factor = 5.0 / 3,
-                .between_runs = 0.20},
-    TimedNumber{.name = "allocate_own_ns_p99",
-                .own = true,
-                .percentile = kP99,
-                .floor_factor = 2,
-                .between_runs = 0.30},
-    TimedNumber{.name = "allocate_own_ns_mean",
-                .kind = TimedKind::Mean,
-                .own = true,
-                .floor_factor = 4.0 / 3,
-                .between_runs = 0.12},
-    TimedNumber{.name = "deallocate_own_ns_p50",
-                .allocate = false,
-                .own = true,
-                .percentile = kP50,
-                .floor_factor = 1,
-                .between_runs = 0.07},
-    TimedNumber{.name = "deallocate_own_ns_p95",
-                .allocate = false,
-                .own = true,
-                .percentile = kP95,
-                .floor_factor = 5.0 / 3,
-                .between_runs = 0.20},
-    TimedNumber{.name = "deallocate_own_ns_p99",
-                .allocate = false,
-                .own = true,
-                .percentile = kP99,
-                .floor_factor = 2,
-                .between_runs = 0.30},
-    TimedNumber{.name = "deallocate_own_ns_mean",
-                .kind = TimedKind::Mean,
-                .allocate = false,
-                .own = true,
-                .floor_factor = 4.0 / 3,
-                .between_runs = 0.12},
-    TimedNumber{.name = "allocate_own_ns_p999",
-                .own = true,
-                .percentile = kP999,
-                .floor_factor = 50.0 / 3,
-                .between_runs = 2.0,
-                .rare = true},
-    TimedNumber{.name = "deallocate_own_ns_p999",
-                .allocate = false,
-                .own = true,
-                .percentile = kP999,
-                .floor_factor = 50.0 / 3,
-                .between_runs = 2.0,
-                .rare = true},
-    TimedNumber{.name = "allocate_own_ns_max",
-                .kind = TimedKind::Longest,
-                .own = true,
-                .floor_factor = 100,
-                .between_runs = 10,
-                .rare = true},
-    TimedNumber{.name = "deallocate_own_ns_max",
-                .kind = TimedKind::Longest,
-                .allocate = false,
-                .own = true,
-                .floor_factor = 100,
-                .between_runs = 10,
-                .rare = true},
+    latency("allocate_latency_ns_p50", "allocate P50", Call::Allocate, kMiddle),
+    latency("allocate_latency_ns_p99", "allocate P99", Call::Allocate, kTail99),
+    latency("deallocate_latency_ns_p50", "free P50", Call::Free, kMiddle),
+    latency("deallocate_latency_ns_p99", "free P99", Call::Free, kTail99),
+    own("allocate_own_ns_p50", "allocate own P50", Call::Allocate, kMiddle),
+    own("allocate_own_ns_p95", "allocate own P95", Call::Allocate, kTail95),
+    own("allocate_own_ns_p99", "allocate own P99", Call::Allocate, kTail99),
+    own("allocate_own_ns_mean", "allocate own mean", Call::Allocate, kMean),
+    own("deallocate_own_ns_p50", "free own P50", Call::Free, kMiddle),
+    own("deallocate_own_ns_p95", "free own P95", Call::Free, kTail95),
+    own("deallocate_own_ns_p99", "free own P99", Call::Free, kTail99),
+    own("deallocate_own_ns_mean", "free own mean", Call::Free, kMean),
+    own("allocate_own_ns_p999", "allocate own P99.9", Call::Allocate, kTail999),
+    own("deallocate_own_ns_p999", "free own P99.9", Call::Free, kTail999),
+    own("allocate_own_ns_max", "longest allocate", Call::Allocate, kLongest),
+    own("deallocate_own_ns_max", "longest free", Call::Free, kLongest),
     TimedNumber{.name = "thread_cpu_ns",
+                .shown = "processor time",
                 .kind = TimedKind::Cpu,
                 .floor_factor = 5.0 / 3,
                 .between_runs = 0.20,
                 .rare = true},
     TimedNumber{.name = "allocator_ns_per_step",
+                .shown = "time per step",
                 .kind = TimedKind::Step,
                 .floor_factor = 5.0 / 3,
                 .between_runs = 0.20},
-    TimedNumber{
-        .name = "step_ns_mean", .kind = TimedKind::Wall, .floor_factor = 1, .between_runs = 0.07},
+    TimedNumber{.name = "step_ns_mean",
+                .shown = "wall time per step",
+                .kind = TimedKind::Wall,
+                .floor_factor = 1,
+                .between_runs = 0.07},
     TimedNumber{.name = "cold_ns",
+                .shown = "first 256 calls",
                 .kind = TimedKind::Cold,
                 .own = true,
                 .floor_factor = 50.0 / 3,

@@ -26,7 +26,8 @@ enum class TimedKind : std::uint8_t {
 };
 
 struct TimedNumber {
-  std::string_view name = {};  // "allocate_own_ns_p99"
+  std::string_view name = {};   // "allocate_own_ns_p99"
+  std::string_view shown = {};  // "allocate own P99", to people
   TimedKind kind = TimedKind::Quantile;
   bool allocate = true;
   bool own = false;  // the allocator's own code alone; false: with the driver's time

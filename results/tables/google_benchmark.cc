@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.h"
+#include "results/columns/columns.h"
 #include "results/columns/text.h"
 #include "results/derived.h"
 #include "results/json.h"
@@ -83,8 +84,8 @@ OrderedJson context(const Environment& environment) {
 // is.
 std::string run_name(const CellKey& key, const BenchmarkOperation& operation) {
   return printable(fmt::format("{}/{}/{}/{}/capacity:{}/seed:{}/on_oom:{}/{}", key.workload,
-                               key.allocator, key.conf.empty() ? "unset" : key.conf, key.device,
-                               key.capacity, key.seed, key.on_oom, operation.name));
+                               key.allocator, conf_or_unset(key), key.device, key.capacity,
+                               key.seed, key.on_oom, operation.name));
 }
 
 void add_summary(OrderedJson& entry, const std::string& prefix, const LatencySummary& summary) {

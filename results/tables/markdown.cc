@@ -38,6 +38,22 @@ void append_heading(std::string& out, const std::vector<std::string>& names,
   out += "|\n";
 }
 
+std::string conf_cell(const CellKey& key) {
+  return key.conf.empty() ? "unset" : markdown_cell_code(key.conf);
+}
+
+// What names a cell in a table over all experiments, with further headings.
+std::vector<std::string> key_headings(const std::vector<std::string>& further) {
+  std::vector<std::string> headings{"workload", "capacity", "allocator", "conf"};
+  headings.insert(headings.end(), further.begin(), further.end());
+  return headings;
+}
+
+std::vector<std::string> key_cells(const CellKey& key) {
+  return {markdown_cell_code(key.workload), markdown_cell_code(key.capacity),
+          markdown_cell_code(key.allocator), conf_cell(key)};
+}
+
 void add_fact(std::string& out, const char* name, const std::string& value) {
   if (!value.empty()) append_line(out, {name, markdown_cell_code(value)});
 }
@@ -97,12 +113,10 @@ void append_how_to_read(std::string& out, std::span<const CellResult> cells,
   if (columns.has_marks) {
     out += "- `~` marks a percentile with fewer than ten samples beyond it; do not compare it.\n";
   }
-  const std::string scaled = scaled_sentence(columns);
-  if (!scaled.empty()) out += "- " + scaled + '\n';
-  const std::string overhead = overhead_sentence(cells);
-  if (!overhead.empty()) out += "- " + overhead + '\n';
-  const std::string repeat = repeat_sentence(cells);
-  if (!repeat.empty()) out += "- " + repeat + '\n';
+  for (const std::string& sentence :
+       {scaled_sentence(columns), overhead_sentence(cells), repeat_sentence(cells)}) {
+    if (!sentence.empty()) out += "- " + sentence + '\n';
+  }
   out +=
       "- Every number is defined, with its formula and what it cannot tell, in "
       "`results/DEFINITIONS.md` "
@@ -119,9 +133,7 @@ void append_table(std::string& out, std::span<const CellResult> cells, const Cel
   }
   append_heading(out, names, 3);
   for (const CellResult* cell : group.cells) {
-    std::vector<std::string> row{
-        markdown_cell_code(cell->key.allocator),
-        cell->key.conf.empty() ? "unset" : markdown_cell_code(cell->key.conf)};
+    std::vector<std::string> row{markdown_cell_code(cell->key.allocator), conf_cell(cell->key)};
     for (const std::string& value : columns.rows[static_cast<std::size_t>(cell - cells.data())]) {
       row.push_back(markdown_escape(value));
     }
@@ -180,10 +192,7 @@ void append_oom(std::string& out, const std::vector<CellGroup>& groups) {
   for (const CellGroup& group : groups) {
     for (const CellResult* cell : group.cells) {
       if (!is_measured(*cell) || (cell->oom_count == 0 && cell->trial_oom_count == 0)) continue;
-      std::vector<std::string> row{
-          markdown_cell_code(cell->key.workload), markdown_cell_code(cell->key.capacity),
-          markdown_cell_code(cell->key.allocator),
-          cell->key.conf.empty() ? "unset" : markdown_cell_code(cell->key.conf)};
+      std::vector<std::string> row = key_cells(cell->key);
       for (std::size_t cause = 0; cause < kOomCauseCount; ++cause) {
         row.push_back(cause < cell->oom_cause_counts.size()
                           ? std::to_string(cell->oom_cause_counts[cause])
@@ -201,7 +210,7 @@ void append_oom(std::string& out, const std::vector<CellGroup>& groups) {
     out += "No request failed in any measured cell.\n\n";
     return;
   }
-  std::vector<std::string> headings{"workload", "capacity", "allocator", "conf"};
+  std::vector<std::string> headings = key_headings({});
   for (std::size_t cause = 0; cause < kOomCauseCount; ++cause) {
     headings.push_back(fmt::format("{} (n)", short_words(static_cast<OomCause>(cause))));
   }
@@ -215,14 +224,14 @@ void append_not_measured(std::string& out, std::span<const CellResult> cells) {
   std::string rows;
   for (const CellResult& cell : cells) {
     if (is_measured(cell)) continue;
-    append_line(rows, {markdown_cell_code(cell.key.workload), markdown_cell_code(cell.key.capacity),
-                       markdown_cell_code(cell.key.allocator),
-                       cell.key.conf.empty() ? "unset" : markdown_cell_code(cell.key.conf),
-                       markdown_escape(to_string(cell.status)), markdown_escape(cell.reason)});
+    std::vector<std::string> row = key_cells(cell.key);
+    row.push_back(markdown_escape(to_string(cell.status)));
+    row.push_back(markdown_escape(cell.reason));
+    append_line(rows, row);
   }
   if (rows.empty()) return;
   out += "## Cells without numbers\n\n";
-  append_heading(out, {"workload", "capacity", "allocator", "conf", "status", "reason"}, 6);
+  append_heading(out, key_headings({"status", "reason"}), 6);
   out += rows + '\n';
 }
 

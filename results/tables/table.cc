@@ -153,14 +153,10 @@ void append_notes(std::string& out, std::span<const CellResult> cells, const Col
   const bool has_steps = std::ranges::any_of(
       columns.headings, [](const Column& column) { return column.name == "per step"; });
   if (has_steps) notes += " Time per step is the allocator's part of a step, median.";
-  const std::string scaled = scaled_sentence(columns);
-  if (!scaled.empty()) notes += " " + scaled;
-  const std::string overhead = overhead_sentence(cells);
-  if (!overhead.empty()) notes += " " + overhead;
-  const std::string repeat = repeat_sentence(cells);
-  if (!repeat.empty()) notes += " " + repeat;
-  const std::string decisions = decisions_sentence(cells);
-  if (!decisions.empty()) notes += " " + decisions;
+  for (const std::string& sentence : {scaled_sentence(columns), overhead_sentence(cells),
+                                      repeat_sentence(cells), decisions_sentence(cells)}) {
+    if (!sentence.empty()) notes += " " + sentence;
+  }
   if (columns.has_marks) notes += " ~ = too few samples for this percentile.";
   notes += " Every number is defined in results/DEFINITIONS.md.";
   out += wrap_words(notes, width) + '\n';
