@@ -35,6 +35,9 @@ struct ConfigKey {
 // Null where no release has it.
 [[nodiscard]] const ConfigKey* find_config_key(std::string_view name);
 
+// What True or False sets; null for keys of other values.
+[[nodiscard]] bool Settings::*flag_of(std::string_view key);
+
 // The names of those that a release knows.
 [[nodiscard]] std::vector<std::string> config_key_names(const Rules& rules = newest_rules());
 

@@ -1,6 +1,7 @@
 // The keys of PYTORCH_CUDA_ALLOC_CONF: what each means, and since which release; see config.h.
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "allocators/caching/config.h"
 
@@ -87,6 +88,26 @@ std::span<const ConfigKey> config_keys() { return kKeys; }
 const ConfigKey* find_config_key(std::string_view name) {
   const auto* found = std::ranges::find(kKeys, name, &ConfigKey::name);
   return found == kKeys.end() ? nullptr : found;
+}
+
+bool Settings::*flag_of(std::string_view key) {
+  struct Flag {
+    std::string_view key;
+    bool Settings::*value;
+  };
+  constexpr Flag kFlags[] = {
+      {"expandable_segments", &Settings::expandable_segments},
+      {"release_lock_on_cudamalloc", &Settings::release_lock_on_cudamalloc},
+      {"release_lock_on_hipmalloc", &Settings::release_lock_on_cudamalloc},
+      {"graph_capture_record_stream_reuse", &Settings::graph_capture_record_stream_reuse},
+      {"pinned_use_background_threads", &Settings::pinned_use_background_threads},
+      {"pinned_use_cuda_host_register", &Settings::pinned_use_cuda_host_register},
+      {"pinned_use_hip_host_register", &Settings::pinned_use_cuda_host_register},
+      {"pinned_free_catch_all", &Settings::pinned_free_catch_all},
+      {"throw_on_cudamalloc_oom", &Settings::throw_on_cudamalloc_oom},
+  };
+  const auto* found = std::ranges::find(kFlags, key, &Flag::key);
+  return found == std::end(kFlags) ? nullptr : found->value;
 }
 
 std::vector<std::string> config_key_names(const Rules& rules) {

@@ -195,10 +195,8 @@ void read_generic(const Tokens& tokens, Settings& settings) {
       settings.garbage_collection_threshold = threshold;
     } else if (key == "roundup_power2_divisions") {
       last = read_divisions(tokens, i, settings);
-    } else if (key == "expandable_segments") {
-      settings.expandable_segments = tokens.boolean(value);
-    } else if (key == "pinned_use_background_threads") {
-      settings.pinned_use_background_threads = tokens.boolean(value);
+    } else if (bool Settings::*const flag = flag_of(key); flag != nullptr) {
+      settings.*flag = tokens.boolean(value);
     } else if (key == "pinned_max_round_threshold_mb") {
       settings.pinned_max_round_threshold_mb = tokens.integer(value);
     } else {
@@ -268,27 +266,19 @@ void read_cuda(const Tokens& tokens, Settings& settings) {
       last = tokens.skip_value(i);
     } else if (key == "backend") {
       read_backend(tokens, value, settings);
-    } else if (key == "release_lock_on_cudamalloc" || key == "release_lock_on_hipmalloc") {
-      settings.release_lock_on_cudamalloc = tokens.boolean(value);
+    } else if (bool Settings::*const flag = flag_of(key); flag != nullptr) {
+      settings.*flag = tokens.boolean(value);
     } else if (key == "per_process_memory_fraction") {
       const double fraction = tokens.real(value);
       require(fraction >= 0 && fraction <= 1,
               "per_process_memory_fraction is invalid, set it in [0.0, 1.0]");
       settings.per_process_memory_fraction = fraction;
-    } else if (key == "graph_capture_record_stream_reuse") {
-      settings.graph_capture_record_stream_reuse = tokens.boolean(value);
-    } else if (key == "pinned_use_cuda_host_register" || key == "pinned_use_hip_host_register") {
-      settings.pinned_use_cuda_host_register = tokens.boolean(value);
     } else if (key == "pinned_num_register_threads") {
       read_register_threads(tokens, value, settings);
     } else if (key == "pinned_reserve_segment_size_mb") {
       const std::uint64_t count = tokens.integer(value);
       require(count > 0, "Pinned reserve segment size has to be greater than 0");
       settings.pinned_reserve_segment_size_mb = count;
-    } else if (key == "pinned_free_catch_all") {
-      settings.pinned_free_catch_all = tokens.boolean(value);
-    } else if (key == "throw_on_cudamalloc_oom") {
-      settings.throw_on_cudamalloc_oom = tokens.boolean(value);
     } else if (key == "expandable_segments_reserve") {
       if (const auto reserve = read_reserve(tokens.at(value)); reserve)
         settings.expandable_segments_reserve = reserve;

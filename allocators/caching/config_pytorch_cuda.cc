@@ -57,13 +57,6 @@ std::string expecting(std::string_view key) {
   return fmt::format("Error, expecting {} value", key);
 }
 
-bool boolean(const Words& words, std::size_t i, std::string_view key, const std::string& missing) {
-  require(words.has(i), missing);
-  require(words.at(i) == "True" || words.at(i) == "False",
-          fmt::format("Expected a single True/False argument for {}", key));
-  return words.at(i) == "True";
-}
-
 std::uint64_t above_segment(const Words& words, std::size_t i, std::string_view key) {
   constexpr std::uint64_t kCountMin = 20;
   const std::uint64_t count = words.integer(i, expecting(key));
@@ -151,25 +144,23 @@ std::uint64_t register_threads(const Words& words, std::size_t i) {
   return count;
 }
 
+// The name under which errors know a key.
+std::string_view reported_name(const std::string& key) {
+  if (key == "release_lock_on_hipmalloc") return "release_lock_on_cudamalloc";
+  if (key == "pinned_use_hip_host_register") return "pinned_use_cuda_host_register";
+  return key;
+}
+
 // Whether the key is one whose value is True or False; reads it then.
 bool read_boolean(const Words& words, std::size_t i, const std::string& key, Settings& settings) {
-  const std::string hidden = fmt::format("Expected a single True/False argument for {}", key);
-  if (key == "expandable_segments") {
-    settings.expandable_segments = boolean(words, i, key, hidden);
-  } else if (key == "release_lock_on_cudamalloc" || key == "release_lock_on_hipmalloc") {
-    settings.release_lock_on_cudamalloc =
-        boolean(words, i, "release_lock_on_cudamalloc",
-                "Expected a single True/False argument for release_lock_on_cudamalloc");
-  } else if (key == "pinned_use_cuda_host_register" || key == "pinned_use_hip_host_register") {
-    constexpr std::string_view kName = "pinned_use_cuda_host_register";
-    settings.pinned_use_cuda_host_register = boolean(words, i, kName, expecting(kName));
-  } else if (key == "pinned_use_background_threads") {
-    settings.pinned_use_background_threads = boolean(words, i, key, expecting(key));
-  } else if (key == "graph_capture_record_stream_reuse") {
-    settings.graph_capture_record_stream_reuse = boolean(words, i, key, expecting(key));
-  } else {
-    return false;
-  }
+  bool Settings::*const flag = flag_of(key);
+  if (flag == nullptr) return false;
+  const std::string_view name = reported_name(key);
+  const std::string unexpected = fmt::format("Expected a single True/False argument for {}", name);
+  const bool is_older = name == "expandable_segments" || name == "release_lock_on_cudamalloc";
+  require(words.has(i), is_older ? unexpected : expecting(name));
+  require(words.at(i) == "True" || words.at(i) == "False", unexpected);
+  settings.*flag = words.at(i) == "True";
   return true;
 }
 

@@ -83,25 +83,10 @@ class StrictReader {
   }
 
   void read_boolean(const ConfPair& pair) {
-    struct Flag {
-      std::string_view key;
-      bool Settings::*value;
-    };
-    constexpr Flag kFlags[] = {
-        {"expandable_segments", &Settings::expandable_segments},
-        {"release_lock_on_cudamalloc", &Settings::release_lock_on_cudamalloc},
-        {"release_lock_on_hipmalloc", &Settings::release_lock_on_cudamalloc},
-        {"graph_capture_record_stream_reuse", &Settings::graph_capture_record_stream_reuse},
-        {"pinned_use_background_threads", &Settings::pinned_use_background_threads},
-        {"pinned_use_cuda_host_register", &Settings::pinned_use_cuda_host_register},
-        {"pinned_use_hip_host_register", &Settings::pinned_use_cuda_host_register},
-        {"pinned_free_catch_all", &Settings::pinned_free_catch_all},
-        {"throw_on_cudamalloc_oom", &Settings::throw_on_cudamalloc_oom},
-    };
-    const auto* flag = std::ranges::find(kFlags, std::string_view(pair.key), &Flag::key);
-    if (flag == std::end(kFlags)) return;  // large_segment_size_mb, read before
+    bool Settings::*const flag = flag_of(pair.key);
+    if (flag == nullptr) return;  // large_segment_size_mb, read before
     if (pair.value != "True" && pair.value != "False") return fail(pair);
-    settings().*(flag->value) = pair.value == "True";
+    settings().*flag = pair.value == "True";
   }
 
   void read_backend(const ConfPair& pair) {

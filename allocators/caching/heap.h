@@ -113,7 +113,7 @@ class Heap {
   [[nodiscard]] Block* find_expandable(StreamBlocks& home, std::uint64_t size_bytes);
   [[nodiscard]] Block* make_expandable_segment(StreamBlocks& home);
   [[nodiscard]] bool map_block(Block* block, std::uint64_t size_bytes);
-  void split_back_unmapped(Block* block, std::uint64_t size_bytes);
+  [[nodiscard]] Block* split_back(Block* block, std::uint64_t size_bytes);
   void cut_to_range(Block* block, ExpandableSegment::Range range);
   std::uint64_t merge(Block* into, Block* from);
   std::uint64_t join(Block* into, Block* from);

@@ -85,7 +85,11 @@ bool Heap::map_block(Block* block, std::uint64_t size_bytes) {
   ALLOCMARK_ASSERT(range.size_bytes <= block->size_bytes);
   erase_from_set(block);
   block->mapped = true;
-  if (range.size_bytes < block->size_bytes) split_back_unmapped(block, range.size_bytes);
+  if (range.size_bytes < block->size_bytes) {
+    Block* rest = split_back(block, range.size_bytes);
+    rest->mapped = false;
+    insert_unmapped(rest);
+  }
   merge(block, block->prev);
   merge(block, block->next);
   insert_free(block);
@@ -94,21 +98,20 @@ bool Heap::map_block(Block* block, std::uint64_t size_bytes) {
   return true;
 }
 
-// Leaves size_bytes to a block and makes the rest an unmapped one behind it.
-void Heap::split_back_unmapped(Block* block, std::uint64_t size_bytes) {
+// Leaves size_bytes to a block and makes the rest one behind it, which is in no set yet.
+Block* Heap::split_back(Block* block, std::uint64_t size_bytes) {
   Block* rest = slab_.make();
   rest->address = block->address + size_bytes;
   rest->size_bytes = block->size_bytes - size_bytes;
   rest->home = block->home;
   rest->segment = block->segment;
   rest->order = order_of_piece(*block);
-  rest->mapped = false;
   rest->prev = block;
   rest->next = block->next;
   if (rest->next != nullptr) rest->next->prev = rest;
   block->next = rest;
   block->size_bytes = size_bytes;
-  insert_unmapped(rest);
+  return rest;
 }
 
 void Heap::unmap_expandable(Block* block) {
@@ -136,20 +139,7 @@ void Heap::cut_to_range(Block* block, ExpandableSegment::Range range) {
     Block* before = split_front(block, range.address - block->address);
     insert_free(before);
   }
-  const std::uint64_t behind_bytes = block->size_bytes - range.size_bytes;
-  if (behind_bytes == 0) return;
-  Block* behind = slab_.make();
-  behind->address = range.address + range.size_bytes;
-  behind->size_bytes = behind_bytes;
-  behind->home = block->home;
-  behind->segment = block->segment;
-  behind->order = order_of_piece(*block);
-  behind->prev = block;
-  behind->next = block->next;
-  if (behind->next != nullptr) behind->next->prev = behind;
-  block->next = behind;
-  block->size_bytes = range.size_bytes;
-  insert_free(behind);
+  if (range.size_bytes < block->size_bytes) insert_free(split_back(block, range.size_bytes));
 }
 
 // `block` is all of the segment and has no memory.
