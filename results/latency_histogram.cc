@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <vector>
@@ -93,14 +94,24 @@ std::optional<double> resolved_quantile_ns(const LatencyBuckets& buckets, double
     high = std::max(high, middle + width / 2);
   }
   double low = 0;
+  const auto share_below = [](const Stretch& stretch, double value) {
+    return std::clamp((value - stretch.low) / stretch.width, 0.0, 1.0);
+  };
+  // Stretches begin and end in order, so most lie wholly below what is looked for, or above: they
+  // are counted once, and a halving looks at the others.
+  double counted = 0;
+  auto first = stretches.begin();
+  auto last = stretches.end();
   // 60 halvings of 281 s are far below a picosecond.
   for (int halving = 0; halving < 60; ++halving) {
     const double middle = (low + high) / 2;
-    double below = 0;
-    for (const Stretch& stretch : stretches) {
-      below += stretch.count * std::clamp((middle - stretch.low) / stretch.width, 0.0, 1.0);
+    double below = counted;
+    for (auto stretch = first; stretch != last; ++stretch) {
+      below += stretch->count * share_below(*stretch, middle);
     }
     (below < wanted ? low : high) = middle;
+    for (; first != last && share_below(*first, low) == 1; ++first) counted += first->count;
+    while (first != last && share_below(*std::prev(last), high) == 0) --last;
   }
   return high;
 }

@@ -144,7 +144,7 @@ bool may_be_captured(const void* pointer, std::uint64_t size_bytes) {
   SimulatedDevice* const device = device_of_address(address);
   if (device == nullptr) return true;
   const std::lock_guard lock(device->mutex);
-  Range range = device->live_range(address);
+  Range range = device->live_range(address, size_bytes);
   if (range.empty()) range = device->core.graph_memory().planned_block(address);
   return !range.empty() && size_bytes <= range.hi - address;
 }

@@ -168,15 +168,16 @@ void SimulatedDevice::reset(std::uint64_t now_ns) {
   limits = profile.limits;
 }
 
-Range SimulatedDevice::live_range(std::uint64_t address) const {
+Range SimulatedDevice::live_range(std::uint64_t address, std::uint64_t wanted_bytes) const {
   const MemoryBlock block = core.find(address);
   if (block.kind == MemoryKind::None) return {};
   Range range = block.range;
   if (block.kind == MemoryKind::Mapped) {
     auto& virtual_memory =
         const_cast<Device&>(core).virtual_memory();  // find() is const, the accessor is not
-    for (Mapping next = virtual_memory.find(range.hi); next.handle != 0;
-         next = virtual_memory.find(range.hi)) {
+    while (range.hi - address < wanted_bytes) {
+      const Mapping next = virtual_memory.find(range.hi);
+      if (next.handle == 0) break;
       range.hi = next.range.hi;
     }
   }
@@ -184,7 +185,7 @@ Range SimulatedDevice::live_range(std::uint64_t address) const {
 }
 
 void* SimulatedDevice::view(std::uint64_t address, std::uint64_t size_bytes) {
-  const Range range = live_range(address);
+  const Range range = live_range(address, size_bytes);
   if (range.empty() || size_bytes > range.hi - address) return nullptr;
   if (core.find(address).kind == MemoryKind::Mapped) {
     std::uint64_t at = address;

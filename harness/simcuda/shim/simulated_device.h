@@ -128,8 +128,10 @@ class SimulatedDevice {
   void reset(std::uint64_t now_ns);
 
   // Live allocation that holds the address; for mapped ranges as much as is mapped without a hole
-  // from there on. Empty where there is none.
-  [[nodiscard]] Range live_range(std::uint64_t address) const;
+  // from there on, or less where that holds `wanted_bytes` from the address on. Empty where there
+  // is none.
+  [[nodiscard]] Range live_range(std::uint64_t address,
+                                 std::uint64_t wanted_bytes = UINT64_MAX) const;
   // Readable and writable bytes of device memory; null where the range is not wholly allocated.
   [[nodiscard]] void* view(std::uint64_t address, std::uint64_t size_bytes);
 
