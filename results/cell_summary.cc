@@ -6,9 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "results/cell_words.h"
 #include "results/latency_histogram.h"
-#include "results/record_uncalled.h"
-#include "results/recorded_oom.h"
 
 namespace allocmark {
 

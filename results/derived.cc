@@ -85,7 +85,22 @@ std::optional<double> largest_free(const CellResult& cell) {
   return unused_share(cell.oom_first->free_largest_bytes, cell.oom_first->free_bytes);
 }
 
-constexpr FragmentationDefinition kDefinitions[] = {
+template <double Proportion::*part>
+std::optional<double> trial_oom(const CellResult& cell) {
+  const std::optional<Proportion> trials = trial_oom_rate(cell);
+  return trials ? std::optional(*trials.*part) : std::nullopt;
+}
+
+constexpr std::size_t kFragmentationCount = 8;
+constexpr DerivedNumber kDerivedNumbers[] = {
+    {"oom_rate", oom_rate},
+    {"trial_oom_rate", trial_oom<&Proportion::estimate>},
+    {"trial_oom_rate_low", trial_oom<&Proportion::low>},
+    {"trial_oom_rate_high", trial_oom<&Proportion::high>},
+    {"waste_share", waste_share},
+    {"least_page_bytes",
+     [](const CellResult& cell) -> std::optional<double> { return least_page_bytes(cell); }},
+    {"regret_share", regret_share},
     {"fragmentation_share_pytorch", guarded<pytorch>},
     {"fragmentation_share_gmlake", guarded<gmlake>},
     {"fragmentation_share_stalloc", guarded<stalloc>},
@@ -187,7 +202,11 @@ bool is_measured_status(CellStatus status) {
 
 bool is_measured(const CellResult& cell) { return is_measured_status(cell.status); }
 
-std::span<const FragmentationDefinition> fragmentation_definitions() { return kDefinitions; }
+std::span<const DerivedNumber> derived_numbers() { return kDerivedNumbers; }
+
+std::span<const DerivedNumber> fragmentation_numbers() {
+  return derived_numbers().last(kFragmentationCount);
+}
 
 std::optional<double> waste_share(const CellResult& cell) {
   if (!above_floor(cell) || !reached_requested_peak(cell)) return std::nullopt;

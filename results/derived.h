@@ -69,17 +69,19 @@ struct Decisions {
 // fragmentation.
 inline constexpr std::uint64_t kFragmentationFloorBytes = 16 * kMiB;
 
-// One definition of fragmentation, by the name of who published or ships it; papers differ, so a
-// bare "fragmentation" is never printed. results/DEFINITIONS.md has each formula.
-struct FragmentationDefinition {
-  std::string_view name;  // name in CSV and in the export
+// A number of this file by the name that CSV and exports have it under.
+struct DerivedNumber {
+  std::string_view name;
   std::optional<double> (*value)(const CellResult& cell);
 };
+// All of them, in the order of CSV's columns.
+[[nodiscard]] std::span<const DerivedNumber> derived_numbers();
 
-// Shares are in 0..1; ratios are >= 1. Nothing where the cell did not measure, where an input is
-// unknown or contradicts another one, or where requested_bytes_peak lies below
-// kFragmentationFloorBytes.
-[[nodiscard]] std::span<const FragmentationDefinition> fragmentation_definitions();
+// Fragmentation, each definition by the name of who published or ships it; papers differ, so a bare
+// "fragmentation" is never printed. results/DEFINITIONS.md has each formula. Shares are in 0..1;
+// ratios are >= 1. Nothing where the cell did not measure, where an input is unknown or contradicts
+// another one, or where requested_bytes_peak lies below kFragmentationFloorBytes.
+[[nodiscard]] std::span<const DerivedNumber> fragmentation_numbers();
 
 // The share of the memory taken from the device that the program's own peak did not need, 0..1 (the
 // tables' "waste"): 1 - requested_bytes_peak / device_bytes_peak. Nothing where a request failed:

@@ -1,5 +1,5 @@
 // Costs in words. One unit of time for all costs of an experiment.
-#include "results/answer/cost_text.h"
+#include "results/answer/answer_parts.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // Waste, headroom and growth in words.
-#include "results/answer/memory_words.h"
+#include "results/answer/answer_parts.h"
 
 #include <algorithm>
 #include <cstddef>

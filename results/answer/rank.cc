@@ -14,7 +14,7 @@
 #include "base/key_count.h"
 #include "base/median.h"
 #include "results/answer/answer.h"
-#include "results/answer/memory_words.h"
+#include "results/answer/answer_parts.h"
 #include "results/cell_summary.h"
 #include "results/derived.h"
 #include "results/statistics/percentile.h"

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "results/answer/answer.h"
-#include "results/answer/recorded_words.h"
+#include "results/answer/answer_parts.h"
 
 namespace allocmark {
 namespace {

@@ -16,14 +16,12 @@
 #include "base/bytes.h"
 #include "base/shell_text.h"
 #include "results/answer/answer.h"
+#include "results/answer/answer_parts.h"
 #include "results/answer/cause_words.h"
-#include "results/answer/cost_text.h"
-#include "results/answer/memory_words.h"
-#include "results/answer/recorded_words.h"
+#include "results/cell_words.h"
 #include "results/columns/text.h"
 #include "results/derived.h"
 #include "results/json.h"
-#include "results/recorded_oom.h"
 
 namespace allocmark {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "results/record_uncalled.h"
+#include "results/cell_words.h"
 
 namespace allocmark {
 

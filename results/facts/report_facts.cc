@@ -21,7 +21,6 @@
 #include "results/json.h"
 #include "results/latency_histogram.h"
 #include "results/statistics/percentile.h"
-#include "results/statistics/proportion.h"
 
 namespace allocmark {
 namespace {
@@ -53,19 +52,9 @@ class TextParts {
 };
 
 OrderedJson derived_json(const CellResult& cell) {
-  const std::optional<Proportion> trials =
-      is_measured(cell) ? trial_oom_rate(cell) : std::optional<Proportion>();
-  const bool has_trials = trials.has_value();
-  OrderedJson json = {
-      {"oom_rate", number_or_null(oom_rate(cell))},
-      {"trial_oom_rate", has_trials ? OrderedJson(trials->estimate) : OrderedJson(nullptr)},
-      {"trial_oom_rate_low", has_trials ? OrderedJson(trials->low) : OrderedJson(nullptr)},
-      {"trial_oom_rate_high", has_trials ? OrderedJson(trials->high) : OrderedJson(nullptr)},
-      {"waste_share", number_or_null(waste_share(cell))},
-      {"least_page_bytes", number_or_null(least_page_bytes(cell))},
-      {"regret_share", number_or_null(regret_share(cell))}};
-  for (const FragmentationDefinition& definition : fragmentation_definitions()) {
-    json[std::string(definition.name)] = number_or_null(definition.value(cell));
+  OrderedJson json = OrderedJson::object();
+  for (const DerivedNumber& derived : derived_numbers()) {
+    json[std::string(derived.name)] = number_or_null(derived.value(cell));
   }
   return json;
 }

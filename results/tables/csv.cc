@@ -133,16 +133,8 @@ CsvRow flatten(const CellResult& cell) {
   CsvRow row{{"cell_id", cell.key.id()}};
   Flattener flattener(row);
   fields::visit_cell(flattener, cell);
-  flattener.add("oom_rate", number(oom_rate(cell)));
-  const auto trials = trial_oom_rate(cell);
-  flattener.add("trial_oom_rate", trials ? number(trials->estimate) : "");
-  flattener.add("trial_oom_rate_low", trials ? number(trials->low) : "");
-  flattener.add("trial_oom_rate_high", trials ? number(trials->high) : "");
-  flattener.add("waste_share", number(waste_share(cell)));
-  flattener.add("least_page_bytes", number(least_page_bytes(cell)));
-  flattener.add("regret_share", number(regret_share(cell)));
-  for (const FragmentationDefinition& definition : fragmentation_definitions()) {
-    flattener.add(std::string(definition.name), number(definition.value(cell)));
+  for (const DerivedNumber& derived : derived_numbers()) {
+    flattener.add(std::string(derived.name), number(derived.value(cell)));
   }
   flattener.add("quantiles_unsupported",
                 printable(fmt::format("{}", fmt::join(unsupported_quantiles(cell), " "))));

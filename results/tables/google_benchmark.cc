@@ -118,7 +118,7 @@ void add_counters(OrderedJson& entry, const CellResult& cell, const BenchmarkOpe
   add_number(entry, "waste_share", waste_share(cell));
   add_number(entry, "least_page_bytes", least_page_bytes(cell));
   add_number(entry, "regret_share", regret_share(cell));
-  for (const FragmentationDefinition& definition : fragmentation_definitions()) {
+  for (const DerivedNumber& definition : fragmentation_numbers()) {
     add_number(entry, std::string(definition.name), definition.value(cell));
   }
   add_number(entry, "harness_overhead_ns_p50", cell.harness_overhead_ns_p50);

@@ -33,7 +33,7 @@ CellResult measured_cell() {
 }
 
 std::optional<double> fragmentation(const CellResult& cell, std::string_view name) {
-  for (const FragmentationDefinition& definition : fragmentation_definitions()) {
+  for (const DerivedNumber& definition : fragmentation_numbers()) {
     if (definition.name == name) return definition.value(cell);
   }
   FAIL("no definition " << name);

@@ -18,9 +18,9 @@
 #include "harness/shell/pages/run_output.h"
 #include "harness/shell/question/advise_keys.h"
 #include "results/answer/answer.h"
+#include "results/answer/answer_parts.h"
 #include "results/answer/cause_words.h"
 #include "results/answer/facts.h"
-#include "results/answer/memory_words.h"
 #include "results/columns/text.h"
 
 namespace allocmark {

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "results/cell_words.h"
 #include "results/compare/compare_writers.h"
 #include "results/json.h"
-#include "results/record_uncalled.h"
 #include "tests/catch.h"
 #include "tests/support/made_rounds.h"
 #include "tests/support/text_checks.h"
