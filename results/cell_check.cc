@@ -18,7 +18,6 @@
 #include "results/json.h"
 #include "results/latency_histogram.h"
 #include "results/statistics/percentile.h"
-#include "results/statistics/shift.h"
 
 namespace allocmark {
 namespace {

@@ -1,7 +1,6 @@
 // The rows of one timed pass in the table of fields (results/fields.h).
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "results/field.h"

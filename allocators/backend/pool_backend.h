@@ -5,8 +5,6 @@
 
 #include <cstdint>
 #include <mutex>
-#include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 

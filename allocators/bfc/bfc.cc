@@ -1,7 +1,6 @@
 // The heap on cudaMalloc, its config keys and its three entries; see bfc.h.
 #include "allocators/bfc/bfc.h"
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>

@@ -5,11 +5,9 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "allocators/backend/pool_backend.h"
-#include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/cuda_check.h"
 #include "allocators/cuda/device_memory.h"

@@ -1,8 +1,6 @@
 // See demand.h.
 #include "allocators/host_caching/demand.h"
 
-#include <string>
-
 #include "allocators/host_caching/counting_driver.h"
 #include "allocators/host_caching/host_cache.h"
 #include "base/assert.h"

@@ -13,7 +13,6 @@
 
 #include "allocators/backend/stream_uses.h"
 #include "allocators/caching/caching.h"
-#include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/cuda/device_memory.h"
 #include "allocators/cuda/streams.h"

@@ -2,7 +2,6 @@
 #include "allocators/simple/async.h"
 
 #include <memory>
-#include <string>
 
 #include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"

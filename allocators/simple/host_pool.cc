@@ -8,7 +8,6 @@
 #include <string>
 
 #include "allocators/backend/backend.h"
-#include "allocators/conf/conf.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/simple/async.h"
 #include "base/bytes.h"

@@ -1,7 +1,6 @@
 // Waste, headroom and growth in words.
 #include "results/answer/answer_parts.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -13,11 +13,9 @@
 #include <fmt/format.h>
 
 #include "base/bytes.h"
-#include "base/median.h"
 #include "results/derived.h"
 #include "results/json.h"
 #include "results/statistics/percentile.h"
-#include "results/statistics/shift.h"
 
 namespace allocmark {
 namespace {

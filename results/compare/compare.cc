@@ -29,7 +29,6 @@
 #include "results/compare/timed_numbers.h"
 #include "results/compare/two_runs.h"
 #include "results/derived.h"
-#include "results/json.h"
 #include "results/statistics/percentile.h"
 #include "results/statistics/shift.h"
 

@@ -2,7 +2,6 @@
 #include "results/compare/interleaved.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <deque>

@@ -1,5 +1,4 @@
 // interleaved.json and rounds.jsonl, written and read.
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -12,7 +12,6 @@
 
 #include "base/assert.h"
 #include "results/compare/timed_numbers.h"
-#include "results/latency_histogram.h"
 #include "results/statistics/percentile.h"
 
 namespace allocmark {

@@ -15,7 +15,6 @@
 #include "base/median.h"
 #include "results/derived.h"
 #include "results/statistics/percentile.h"
-#include "results/statistics/shift.h"
 
 namespace allocmark {
 namespace {

@@ -10,7 +10,6 @@
 
 #include "base/median.h"
 #include "results/derived.h"
-#include "results/statistics/shift.h"
 
 namespace allocmark {
 namespace {
