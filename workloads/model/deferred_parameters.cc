@@ -1,11 +1,23 @@
-// ShardedParameters where the model is made in shards and never as a whole: what the set-up
-// allocates instead.
+// What ShardedParameters' set-up makes: a flat parameter; and where the model is made in shards and
+// never as a whole, what stands instead of it.
 #include <algorithm>
 #include <utility>
 
 #include "workloads/model/sharded_parameters.h"
 
 namespace allocmark {
+
+// FSDP 1 fills the flat parameter up, with ones that are multiplied by a number.
+void ShardedParameters::flatten(Unit* unit, std::uint64_t element_count) {
+  TensorPool& pool = tape_->pool();
+  const std::uint64_t flat_count = unit->own_count * settings_.ranks;
+  Tensor filler;
+  for (int i = 0; i < 2 && settings_.kind == DataParallelKind::Fsdp1; ++i) {
+    filler = pool.make((flat_count - element_count) * width_, TensorKind::Parameter);
+  }
+  const Tensor flat = pool.make(flat_count * width_, TensorKind::Parameter);
+  unit->own.push_back(pool.make(unit->own_count * width_, TensorKind::Parameter));
+}
 
 // Deferred initialisation of a flat unit: FSDP 1 makes its parameters whole before it joins them,
 // zero.Init one after the other, of which each rank keeps its part.
@@ -35,8 +47,7 @@ void ShardedParameters::make_single_shards(const std::vector<LateTensor>& late,
   for (int i = 0; i < 2; ++i) const Tensor context = pool.make(4, TensorKind::Workspace);
   Unit* const root = &units_[0];
   const auto made = [&](const Shard& shard) {
-    const std::uint64_t count = shard.count == 0 ? shard.padded_count : shard.count;
-    return pool.make(count * width_, TensorKind::Parameter);
+    return pool.make(shard.count * width_, TensorKind::Parameter);
   };
   auto behind = late.begin();
   auto buffer = buffers->begin();
@@ -69,7 +80,7 @@ void ShardedParameters::make_single_shards(const std::vector<LateTensor>& late,
 void ShardedParameters::pad_shards(Unit* unit) {
   for (std::size_t i = 0; i < unit->shards.size(); ++i) {
     const Shard& shard = unit->shards[i];
-    if (shard.count == 0 || shard.count == shard.padded_count) continue;
+    if (shard.count == shard.padded_count) continue;
     unit->own[i] = tape_->pool().make(shard.padded_count * width_, TensorKind::Parameter);
   }
 }

@@ -86,10 +86,7 @@ void ShardedParameters::wrap_unit(Unit* unit, const std::vector<std::size_t>& pa
   }
   unit->trained_count = single() ? trained : divided_up(trained, ranks);
   if (!single() && total > 0) {
-    if (!is_parted) {
-      const Tensor flat = pool.make(unit->own_count * ranks * width_, TensorKind::Parameter);
-      unit->own.push_back(pool.make(unit->own_count * width_, TensorKind::Parameter));
-    }
+    if (!is_parted) flatten(unit, total);
     set_own_parts(unit);
   }
   for (const Shard& shard : unit->shards) tape_->parameters()[shard.parameter].data.reset();

@@ -79,6 +79,7 @@ class ShardedParameters {
   void make_whole(Unit* unit, const std::vector<std::size_t>& parameters);
   void make_single_shards(const std::vector<LateTensor>& late, std::vector<Tensor>* buffers);
   void pad_shards(Unit* unit);
+  void flatten(Unit* unit, std::uint64_t element_count);
   void set_own_parts(Unit* unit) const;
   void wrap_zero3();
   void prepare();

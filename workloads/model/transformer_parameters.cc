@@ -272,7 +272,7 @@ void Transformer::make_trained_tables() {
 }
 
 void Transformer::make_adapters() {
-  // peft makes adapters in the model's type, all of them, and then casts each to four bytes.
+  // peft makes adapters in the model's type, all of them, and then casts narrow ones to four bytes.
   const ModelShape& model = setup_.model;
   std::vector<Tensor> narrow;
   const std::uint64_t made_width = parameter_bytes();
@@ -313,7 +313,7 @@ void Transformer::make_adapters() {
   input_leaf_ = tape_.add_parameter({.data = {}, .count = 0, .width = setup_.wide_bytes});
   for (std::size_t i = 0; i < narrow.size(); ++i) {
     Parameter& parameter = tape_.parameters()[first + i];
-    if (width == made_width && lora_.in_own_type) {
+    if (width == made_width) {
       parameter.data = std::move(narrow[i]);
       continue;
     }
