@@ -13,7 +13,7 @@ function(allocmark_cold_options target)
   # It reads what comes from strangers, so overruns end the process instead of going on; timed code has no such checks.
   target_compile_options(
     ${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-Og;-fstack-protector-strong;-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>)
-  # AddressSanitizer's checks as calls find the same and take a seventh less time to compile; cold code can be slower.
+  # AddressSanitizer's checks as calls find the same and take a tenth less time to compile; cold code can be slower.
   if(ALLOCMARK_SANITIZE MATCHES "address")
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=asan-instrumentation-with-call-threshold=0>)
   endif()
