@@ -69,10 +69,12 @@ class Room:
         with self.changed:
             self.changed.wait_for(lambda: self.left_bytes >= byte_count)
             self.left_bytes -= byte_count
-        yield
-        with self.changed:
-            self.left_bytes += byte_count
-            self.changed.notify_all()
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.left_bytes += byte_count
+                self.changed.notify_all()
 
 
 def measure_one(key):
