@@ -7,7 +7,8 @@
 
 namespace allocmark {
 
-// FSDP 1 fills the flat parameter up, with ones that are multiplied by a number.
+// The flat parameter, and this rank's part of it. FSDP 1 fills it up with ones that are multiplied
+// by a number.
 void ShardedParameters::flatten(Unit* unit, std::uint64_t element_count) {
   TensorPool& pool = tape_->pool();
   const std::uint64_t flat_count = unit->own_count * settings_.ranks;

@@ -92,6 +92,8 @@ class Transformer {
   void forget_conditions() { conditions_ = {}; }
   // The parameters of each block, its adapters among them.
   [[nodiscard]] std::vector<std::vector<std::size_t>> unit_parameters() const;
+  // Where fully_shard makes the model: what it makes behind parameters, in order, and where the
+  // buffers among them go.
   [[nodiscard]] const std::vector<LateTensor>& late_tensors() const { return late_; }
   [[nodiscard]] std::vector<Tensor>* late_buffers() { return &buffers_; }
   [[nodiscard]] ModelBuffers buffers() const {
