@@ -1271,8 +1271,17 @@ class Recording:
                 given(answer, *arguments, **options)
             return answer
 
+        self.name_for_torchscript(original, seen)
         setattr(owner, name, seen)
         self.undo.append(lambda: setattr(owner, name, original) if is_own else delattr(owner, name))
+
+    def name_for_torchscript(self, original, seen):
+        """TorchScript knows PyTorch's functions by their identities, and cannot compile what stands around one: it gets its name."""
+        builtins = getattr(getattr(self.torch, "jit", None), "_builtins", None)
+        name = builtins._find_builtin(original) if hasattr(builtins, "_get_builtin_table") else None
+        if name is not None:
+            builtins._get_builtin_table()[id(seen)] = name
+            self.undo.append(lambda: builtins._get_builtin_table().pop(id(seen)))
 
     def note_record_stream(self, tensor, stream):
         if tensor.is_cuda and tensor.get_device() == self.device:

@@ -38,6 +38,9 @@ WITHOUT_KNOWN_INPUTS = ("aten::_amp_foreach_non_finite_check_and_unscale_",)
 WITHOUT_VALUES = "aten::detach", "aten::detach_", "aten::requires_grad_", "aten::retain_grad", "aten::set_data", "aten::record_stream"
 
 
+PLAIN = torch.Tensor, torch.nn.Parameter
+
+
 class Unknown(Exception):
     """An input has no values."""
 
@@ -53,7 +56,7 @@ def tensors_of(value):
 
 
 def on_device(tensor):
-    return tensor.is_cuda and tensor.layout == torch.strided and type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    return tensor.is_cuda and tensor.layout == torch.strided and type(tensor) in PLAIN
 
 
 def extent_bytes(tensor):
@@ -151,6 +154,8 @@ class SmallValues:
         """The result, with values where it can have some."""
         inputs = list(filter(on_device, tensors_of((arguments, options))))
         outputs = list(tensors_of(result))
+        if any(type(tensor) not in PLAIN for tensor in (*tensors_of((arguments, options)), *outputs)):
+            return result  # such a tensor, as DTensor, called operators of its own, and would call them again
         if not inputs and not any(map(on_device, outputs)):
             return result
         before = set(map(torch._C._storage_id, inputs))

@@ -120,6 +120,18 @@ class Host(unittest.TestCase):
         self.recorded(lambda: found.append(made()))
         self.assertEqual(found, [{self.torch.empty}])  # that of before the recording
 
+    def test_torchscript_knows_what_stands_for_a_function_by_its_name(self):
+        names, found = {}, []
+        self.torch.jit = types.SimpleNamespace(_builtins=types.SimpleNamespace(
+            _get_builtin_table=lambda: names, _find_builtin=lambda function: names.get(id(function))))
+        self.torch.empty_like = lambda *_, **__: None
+        names[id(self.torch.empty_like)] = "aten::empty_like"
+        self.recorded(lambda: found.append((self.torch.empty_like, dict(names))))
+        (seen, known), = found
+        self.assertIsNot(seen, self.torch.empty_like)
+        self.assertEqual(known.get(id(seen)), "aten::empty_like")
+        self.assertEqual(list(names), [id(self.torch.empty_like)])
+
     def test_memory_that_was_pinned_before_and_empty_memory_are_no_requests(self):
         before, there = HostTensor.made(50, pinned=True), HostTensor.made(50, is_cuda=True)
 
