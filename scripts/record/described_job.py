@@ -12,8 +12,11 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import described_images
+import described_tensor
 import record_pytorch
-from described_models import Keys, dtype_of, make_model
+from described_models import Keys, dtype_of, make_model, narrowed
+from described_ranks import join
+from described_stages import train_stage
 from described_training import make_optimizer, train
 
 
@@ -32,7 +35,8 @@ def padded_mask(ids, is_left):
 def generation(keys):
     """Answers one batch."""
     import torch
-    model = make_model(keys).to("cuda", dtype_of(keys)).eval()
+    model = described_tensor.answering(keys) if keys.number("tp", 1) > 1 else narrowed(keys, make_model(keys)).to("cuda", dtype_of(keys))
+    model = model.eval()
     answers, is_padded = keys.numbers("answers", "1"), keys.number("padding")
     options = {"do_sample": False, "num_beams": keys.number("beams", 1)}
     if keys.number("sample"):
@@ -102,8 +106,11 @@ def main():
     keys = Keys(sys.argv[1])
     if keys.generator not in ("train", "infer", "unet"):
         sys.exit(f"described_job.py: {keys.generator}: wanted train, infer or unet")
+    group = join(keys)
     if keys.family in ("dit", "unet"):
         described_images.train_noise(keys, dtype_of(keys), make_optimizer)
+    elif keys.generator == "train" and keys.number("pp", 1) > 1:
+        train_stage(keys, make_optimizer)
     elif keys.generator == "train":
         train(keys)
     elif keys.family == "vit":
@@ -111,6 +118,7 @@ def main():
     else:
         infer(keys)
     record_pytorch.mark("end")
+    del group
     facts = torch.cuda.memory_stats()
     if os.environ.get("RANK", keys.word("rank", "0")) == keys.word("rank", "0"):
         print("requested", facts["requested_bytes.all.peak"], "reserved", facts["reserved_bytes.all.peak"])

@@ -5,6 +5,7 @@ Keys is such a text. Widths and counts are all given in it, since presets of the
 import sys
 
 import described_images
+from references.low_bits import fp8_linear, quantized_linear, with_products
 from references.models import recompute_attention, saved_products
 
 FAMILIES = {"llama": "Llama", "qwen2.5": "Qwen2", "qwen3": "Qwen3", "mixtral": "Mixtral", "phi": "Phi3", "gemma": "Gemma3Text"}
@@ -105,6 +106,18 @@ def make_model(keys):
                                        num_heads=heads, **common)
         return transformers.T5ForConditionalGeneration(config)
     return deepseek(keys, common) if keys.family == "deepseek" else llama_like(keys, common)
+
+
+def narrowed(keys, model):
+    """Products of the blocks with fewer than sixteen bits."""
+    bits = {"none": 0, "int8": 8, "int4": 4}[keys.word("quantize", "none")]
+    if bits > 0:
+        with_products(model, lambda linear: quantized_linear(linear.in_features, linear.out_features, bits, linear.bias))
+    return model
+
+
+def with_float8(keys, model):
+    return with_products(model, fp8_linear) if keys.word("products", "own") == "fp8" else model
 
 
 def checkpoint(keys, model):

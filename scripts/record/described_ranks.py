@@ -1,15 +1,17 @@
-"""How a rank of many trains a described model: FSDP 1 and 2, DistributedDataParallel. The other ranks are not there
+"""How a rank of many trains a described model: FSDP 1 and 2, DistributedDataParallel, shared sequences. The other ranks are not there
 (references/lone_rank.py), unless torchrun started them: then it is what they are told to be, with NCCL."""
 import functools
+import math
 import os
 
+import described_tensor
 from described_models import dtype_of, make_model
-from references import lone_rank
+from references import context, lone_rank
 
 
 def join(keys):
     """The rank's process group, and what must live as long. None where there is one rank."""
-    ranks, rank = keys.number("dp", 1), keys.number("rank")
+    ranks, rank = math.prod(keys.number(key, 1) for key in ("dp", "cp", "pp", "tp")), keys.number("rank")
     if "WORLD_SIZE" not in os.environ:
         return lone_rank.join(rank, ranks) if ranks > 1 else None
     import torch
@@ -30,11 +32,26 @@ def blocks_of(keys, model):
     return list(model.model.layers)
 
 
+def mesh_of(keys):
+    """The ranks of `dp` and `cp`, as parts of a mesh by their names; with `replicate` dp is in two parts."""
+    from torch.distributed.device_mesh import init_device_mesh
+    shares, replicas = {name: keys.number(name, 1) for name in ("dp", "cp")}, keys.number("replicate", 1)
+    names = {"replicate": replicas, "shard": shares["dp"] // replicas} if replicas > 1 else shares
+    return init_device_mesh("cuda", tuple(names.values()), mesh_dim_names=tuple(names))
+
+
 def sharded(keys, model):
     """fully_shard of each block, then of the rest."""
     import torch
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     options = {} if keys.number("reshard", 1) else {"reshard_after_forward": False}  # the rest never is, unless told
+    if keys.number("cp", 1) > 1:
+        mesh = mesh_of(keys)
+        options["mesh"] = mesh["dp", "cp"]._flatten("all")
+        model.sequence_mesh = mesh["cp"]
+        context.without_masks(model)
+    elif keys.number("replicate", 1) > 1:
+        options["mesh"] = mesh_of(keys)
     if keys.word("gathered", "same") == "bf16":
         options["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for block in blocks_of(keys, model):
@@ -53,6 +70,9 @@ def flattened(keys, model):
     if keys.word("gathered", "same") == "bf16":
         options["mixed_precision"] = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16, buffer_dtype=torch.bfloat16)
     strategy = ShardingStrategy.FULL_SHARD if keys.number("reshard", 1) else ShardingStrategy.SHARD_GRAD_OP
+    if keys.number("replicate", 1) > 1:
+        strategy = ShardingStrategy.HYBRID_SHARD if keys.number("reshard", 1) else ShardingStrategy._HYBRID_SHARD_ZERO2
+        options["device_mesh"] = mesh_of(keys)
     policy = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls=kind)
     return FullyShardedDataParallel(model, sharding_strategy=strategy, use_orig_params=True, auto_wrap_policy=policy,
                                     device_id=torch.cuda.current_device(), **options)
@@ -70,13 +90,15 @@ def replicated(keys, model):
 def device_model(keys, prepare):
     """The rank's model. `prepare` gets the model before it is wrapped."""
     import torch
+    if keys.number("tp", 1) > 1:
+        return described_tensor.shared(keys)
     dtype = dtype_of(keys)
-    fsdp, is_deferred = keys.number("fsdp"), keys.word("initialize", "deferred") == "deferred"
+    fsdp, is_deferred = keys.number("fsdp", 2 if keys.number("cp", 1) > 1 else 0), keys.word("initialize", "deferred") == "deferred"
     if fsdp == 2 and is_deferred:
         with torch.device("meta"):
             model = make_model(keys).to(dtype=dtype)
         return sharded(keys, prepare(model.train())).to_empty(device="cuda")
     model = prepare(make_model(keys).to("cuda", dtype).train())
-    if keys.number("dp", 1) == 1:
+    if keys.number("dp", 1) * keys.number("cp", 1) == 1:
         return model
     return {0: replicated, 1: flattened, 2: sharded}[fsdp](keys, model)

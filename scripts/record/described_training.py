@@ -5,16 +5,22 @@ import io
 
 import described_images
 import record_pytorch
-from described_models import checkpoint, dtype_of, with_adapters
-from described_ranks import device_model, join
+from described_models import checkpoint, dtype_of, with_adapters, with_float8
+from described_ranks import device_model
+from references import context
 
 
 def make_optimizer(keys, parameters):
     import torch
     name = keys.word("optimizer", "adamw")
     if name.startswith("sgd"):
-        return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9 if name == "sgd_momentum" else 0)
-    return torch.optim.AdamW(parameters, **{"adamw_fused": {"fused": True}, "adamw_loop": {"foreach": False}}.get(name, {}))
+        kind, options = torch.optim.SGD, {"lr": 1e-3, "momentum": 0.9 if name == "sgd_momentum" else 0}
+    else:
+        kind, options = torch.optim.AdamW, {"adamw_fused": {"fused": True}, "adamw_loop": {"foreach": False}}.get(name, {})
+    if keys.number("zero") and keys.word("sharder") == "torch":
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+        return ZeroRedundancyOptimizer(parameters, optimizer_class=kind, **{"lr": 1e-3, **options})
+    return kind(parameters, **options)
 
 
 def positions_of_texts(count, length):
@@ -30,12 +36,15 @@ def batches(keys):
     if keys.family == "vit":
         return described_images.classified_batches(keys, dtype_of(keys))
     vocabulary, preset, lengths = keys.number("vocabulary"), keys.number("batch"), keys.numbers("seq", "64")
-    mask, target, is_packed, made = keys.word("attention_mask", "none"), keys.number("target", 128), keys.number("packed"), 0
+    mask, targets, is_packed, made = keys.word("attention_mask", "none"), keys.numbers("target", "128"), keys.number("packed"), 0
+    shares_sequences = keys.number("cp", 1) > 1
 
     def make(count=0):
         nonlocal made
         count, length = count or preset, lengths[made % len(lengths)]
         made += 1
+        if shares_sequences:
+            return context.shifted(vocabulary, count, length, mask != "none")
         ids = torch.randint(2, vocabulary, (count, length), device="cuda")
         inputs = {"input_ids": ids, "labels": ids}
         if keys.word("vision", "none") != "none":
@@ -43,7 +52,7 @@ def batches(keys):
         if mask != "none":
             inputs["attention_mask"] = torch.ones_like(ids)
         if keys.family == "t5":
-            inputs["labels"] = torch.randint(2, vocabulary, (count, target), device="cuda")
+            inputs["labels"] = torch.randint(2, vocabulary, (count, targets[(made - 1) % len(targets)]), device="cuda")
         elif mask == "padding" or is_packed:
             inputs["labels"] = ids.clone()
         if is_packed:
@@ -113,7 +122,7 @@ class HostOptimizer:
 
 def prepared(keys, model):
     checkpoint(keys, model)
-    return with_adapters(keys, model)
+    return with_float8(keys, with_adapters(keys, model))
 
 
 class Training:
@@ -122,14 +131,17 @@ class Training:
         precision = keys.word("precision", "bf16" if "lora" in keys.values else "bf16_autocast")
         self.autocast = {"bf16_autocast": torch.bfloat16, "bf16_weights_autocast": torch.bfloat16,
                          "fp16_autocast": torch.float16}.get(precision)
-        self.group = join(keys)
         self.model = device_model(keys, functools.partial(prepared, keys))
         self.parameters = [one for one in self.model.parameters() if one.requires_grad]
         self.optimizer = make_optimizer(keys, self.parameters)
         # With a larger scale the first steps find infinities and are left out.
         self.scaler = torch.amp.GradScaler("cuda", init_scale=1.0) if precision == "fp16_autocast" else None
         self.accumulate, self.clips, self.zero_grad = keys.number("accumulate", 1), keys.number("clip"), keys.word("zero_grad", "after_step")
-        self.no_sync = keys.number("no_sync")
+        self.no_sync, self.pieces = keys.number("no_sync"), contextlib.ExitStack()
+        self.sequence_mesh = getattr(self.model, "sequence_mesh", None)
+        if keys.word("rotate", "allgather") == "alltoall":
+            from torch.distributed.tensor.experimental._attention import set_rotate_method
+            set_rotate_method("alltoall")
         self.keeps_batch, self.make, self.loss, self.inputs = keys.number("keep_batch", 1), batches(keys), None, None
         self.eval_every, self.eval_batches, self.eval_batch = (keys.number(f"eval_{key}") for key in ("every", "batches", "batch"))
         self.eval_loops, self.eval_grad = keys.word("eval_autocast", "batch") == "loop", keys.number("eval_grad")
@@ -153,9 +165,17 @@ class Training:
             self.kept_outputs.append(output.logits)
         return output.loss
 
+    def share_sequences(self, tensors):
+        """Until the backward's end."""
+        from torch.distributed.tensor.experimental import context_parallel
+        self.pieces.enter_context(context_parallel(self.sequence_mesh, buffers=tensors, buffer_seq_dims=[1] * len(tensors),
+                                                   no_restore_buffers=set(tensors)))
+
     def forward(self):
         if self.keeps_batch:
             self.inputs = self.make()
+            if self.sequence_mesh:
+                self.share_sequences(list(self.inputs.values()))
             with self.context():
                 self.loss = self.loss_of(self.inputs)
         else:
@@ -168,6 +188,7 @@ class Training:
         if self.accumulate > 1:
             self.loss = self.loss / self.accumulate
         (self.scaler.scale(self.loss) if self.scaler else self.loss).backward()
+        self.pieces.close()
         if self.kept_losses is not None:
             self.kept_losses.append(self.loss)
 

@@ -1,41 +1,10 @@
 """What random_jobs.py can draw: a function for each kind of job, which gives its generator and its keys."""
 import random
 
-from draw_sized import draw_sized
-
-LLAMA_LIKE = "llama-3-8b", "qwen2.5-0.5b", "qwen3-0.6b", "mixtral-8x7b", "phi-4"
-TRAINED = ("gpt2-124m", "bert-base", "t5-small", "gemma-3-1b", *LLAMA_LIKE)
-GENERATING = ("gpt2-124m", "t5-small", *LLAMA_LIKE)
-
-
-def draw_shape(draw, model):
-    family = model.split("-")[0]
-    head = 64 if family == "t5" else draw.choice([32, 64, 64, 128])
-    heads = draw.choice([2, 4, 6, 8])
-    keys = {"layers": draw.choice([6, 7]) if family == "gemma" else draw.randint(2, 4), "hidden": head * heads, "heads": heads}
-    keys["ffn"] = draw.choice([2, 3, 4]) * keys["hidden"]
-    if family not in ("gpt2", "bert", "t5"):
-        keys["kv_heads"] = draw.choice([count for count in (1, 2, 3, 4, 6, 8) if heads % count == 0])
-        keys["head_size"] = head
-        keys["tied"] = draw.choice([0, 1])
-    if family == "mixtral":
-        keys.update(expert_count=draw.choice([4, 8]), experts_per_token=draw.choice([1, 2]))
-    keys["vocabulary"] = draw.choice([1000, 5003, 8192, 32000, 50257])
-    return family, keys
-
-
-def maybe(draw, share, keys, **more):
-    keys.update(more if draw.random() < share else {})
-
-
-# What the training loop may do besides.
-LOOP = {"clip": [1], "accumulate": [2, 3], "zero_grad": ["before_backward", "zeros", "never"], "keep_batch": [0]}
-
-
-def draw_loop(draw, keys, share, names=tuple(LOOP), without=()):
-    for name in names:
-        if draw.random() < share and name not in without:
-            keys[name] = draw.choice(LOOP[name])
+from draw_groups import draw_cut, draw_groups, draw_stages
+from draw_narrow import draw_narrow
+from draw_parts import GENERATING, TRAINED, draw_loop, draw_shape, maybe
+from draw_sized import draw_sized, widened
 
 
 def draw_checkpoint(draw, family, keys):
@@ -301,8 +270,19 @@ def draw_images(draw):
     return "unet", {**keys, **shared}
 
 
+def draw_wide(draw):
+    """Ranks in groups, stages, shared and narrow products, of the width of models in use."""
+    while True:
+        generator, keys = draw.choice([draw_groups, draw_groups, draw_stages, draw_stages, draw_cut, draw_cut, draw_narrow])(draw)
+        family = generator.split(":")[1].split("-")[0]
+        wide = widened(draw, family, keys)
+        if wide:
+            return generator, wide
+
+
 DRAWS = {"train": draw_training, "infer": draw_inference, "ways": draw_ways, "ranks": draw_ranks, "shared": draw_shared, "encode": draw_encoding,
-         "images": draw_images, "deepseek": draw_deepseek, "llava": draw_llava, "sized": draw_sized}
+         "images": draw_images, "deepseek": draw_deepseek, "llava": draw_llava, "sized": draw_sized, "groups": draw_groups, "stages": draw_stages,
+         "cut": draw_cut, "narrow": draw_narrow, "wide": draw_wide}
 
 
 def add_counts(parser, seed, presets):

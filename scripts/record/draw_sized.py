@@ -94,3 +94,23 @@ def draw_sized(draw):
         if family not in ("bert", "gemma"):
             draw_sized_answers(draw, family, keys)
             return f"infer:{model}", keys
+
+
+def widened(draw, family, keys):
+    """The keys of a job of that family with the width and the lengths of a model in use; None where its ranks cannot share them."""
+    models = [widths for model, _, widths in MODELS if model.split("-")[0] == family]
+    keys = {**keys, **draw.choice(models)}
+    if "pp" in keys or ("tp" in keys and "steps" in keys):
+        keys["tied"] = 0
+    ranks = keys.get("tp", 1)
+    if any(keys[key] % ranks for key in ("heads", "kv_heads", "vocabulary") if key in keys):
+        return None
+    if "batches" in keys:
+        keys["seq"] = "/".join(str(draw.choice([256, 512, 1024, 2000])) for _ in keys["batches"].split("/"))
+        return keys
+    keys["batch"], length = draw_lengths(draw, family, keys)
+    is_wide, grouped = keys["precision"] == "fp32", keys.get("kv_heads", keys["heads"]) != keys["heads"]
+    if "cp" in keys and is_wide and grouped:
+        return None
+    keys["seq"] = max(512, length // 512 * 512) if "cp" in keys or "products" in keys else length
+    return keys

@@ -36,8 +36,9 @@ class Sizes:
             self.hash = (self.hash ^ byte) * 0x100000001b3 & 0xffffffffffffffff
 
 
-def facts_of(path):
-    """Requests from the first part on, hashes of what is asked for in order before it and from there, and the peak of the whole job."""
+def facts_of(path, compares_setup):
+    """Requests from the first part on, hashes of what is asked for in order before it and from there, and the peak of the whole job. The
+    first hash is - where the program makes its model otherwise than users do."""
     sizes, before, live, live_bytes, peak_bytes = Sizes(), None, {}, 0, 0
     with gzip.open(path, "rt", encoding="utf-8") as file:
         for line in file:
@@ -52,7 +53,7 @@ def facts_of(path):
             live_bytes += live[name]
             peak_bytes = max(peak_bytes, live_bytes)
             sizes.add(live[name])
-    return sizes.count, before, sizes.hash, peak_bytes
+    return sizes.count, before if compares_setup else "-", sizes.hash, peak_bytes
 
 
 def main():
@@ -75,7 +76,7 @@ def main():
             out.writelines(f"{shlex.join([path, job, text])}\n" for path, text in zip(paths, texts))
         subprocess.run([sys.executable, os.path.join(HERE, "record_without_gpu.py"), "--simcuda", arguments.simcuda, "--jobs", arguments.jobs,
                         "--list", listing], check=True)
-        rows = [(text, *facts_of(path)) for text, path in zip(texts, paths)]
+        rows = [(text, *facts_of(path, ",tp=" not in text)) for text, path in zip(texts, paths)]
     with open(arguments.out, "w", encoding="utf-8", newline="") as out:
         writer = csv.writer(out, delimiter=";", lineterminator="\n")
         writer.writerow(("text", "requests", "hash_before", "hash", "peak_bytes"))

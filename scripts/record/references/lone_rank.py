@@ -33,16 +33,28 @@ def join(rank, size):
         return Operation(*arguments)
 
     for name in ("allgather", "_allgather_base", "allreduce", "alltoall_base", "broadcast", "reduce_scatter",
-                 "_reduce_scatter_base", "barrier"):
+                 "_reduce_scatter_base", "barrier", "send", "recv"):
         setattr(LoneRank, name, operation)
     def gathered(given, count, _):
         out = given.new_empty((given.shape[0] * count, *given.shape[1:]))
         torch._C._distributed_c10d._register_work(out, Operation(given))
         return out
 
-    # A functional gather, which PyTorch 2.11 asks of C++ groups alone.
+    def scattered(given, _, count, __):
+        out = given.new_empty((given.shape[0] // count, *given.shape[1:]))
+        torch._C._distributed_c10d._register_work(out, Operation(given))
+        return out
+
+    def summed(given, *_):
+        out = given.clone(memory_format=torch.contiguous_format)
+        torch._C._distributed_c10d._register_work(out, Operation(given))
+        return out
+
+    # Functional ones, which PyTorch 2.11 asks of C++ groups alone.
     library = torch.library.Library("_c10d_functional", "IMPL")
     library.impl("all_gather_into_tensor", gathered, "CUDA")
+    library.impl("reduce_scatter_tensor", scattered, "CUDA")
+    library.impl("all_reduce", summed, "CUDA")
     torch.distributed.Backend.register_backend("lone", lambda options, _: LoneRank(options.group_rank, options.group_size),
                                                extended_api=True, devices=["cuda"])
     torch.distributed.init_process_group("lone", store=torch.distributed.HashStore(), rank=rank, world_size=size)

@@ -5,7 +5,7 @@ from references.models import device_model, generate, llama, tokens, train
 GROUP = 128  # weights with one scale
 
 
-def quantized_linear(columns, rows, bits):
+def quantized_linear(columns, rows, bits, bias=None):
     """A product whose weight has `bits` bits (two of four bits in a byte) and a scale of two bytes per group."""
     import torch
     from torch import nn
@@ -17,6 +17,7 @@ def quantized_linear(columns, rows, bits):
             packed = torch.randint(-128, 128, (count,), dtype=torch.int8)
             self.register_buffer("packed", packed if bits == 8 else packed[:count // 2].view(torch.uint8))
             self.register_buffer("scales", torch.rand(count // GROUP, 1))
+            self.register_buffer("bias", None if bias is None else bias.data)
 
         def whole(self, dtype):
             values = self.packed
@@ -28,7 +29,7 @@ def quantized_linear(columns, rows, bits):
             return (values * self.scales).view(rows, columns)
 
         def forward(self, inputs):
-            return nn.functional.linear(inputs, self.whole(inputs.dtype))
+            return nn.functional.linear(inputs, self.whole(inputs.dtype), self.bias)
 
     return QuantizedLinear()
 

@@ -1,0 +1,54 @@
+"""A rank of many that share every product: a model of transformers with the plan of PyTorch's tensor parallel tutorial. The other ranks
+are not there."""
+from described_models import checkpoint, dtype_of, make_model
+
+
+def plan_of_block(shares_tokens):
+    from torch.distributed.tensor import Shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel
+    columns, rows = ColwiseParallel(), RowwiseParallel(output_layouts=Shard(1)) if shares_tokens else RowwiseParallel()
+    plan = {f"self_attn.{name}_proj": columns for name in ("q", "k", "v")}
+    plan.update({"self_attn.o_proj": rows, "mlp.gate_proj": columns, "mlp.up_proj": columns, "mlp.down_proj": rows})
+    if shares_tokens:
+        from torch.distributed.tensor import Replicate
+        gathers = {"desired_input_kwarg_layouts": {"hidden_states": Replicate()}, "input_kwarg_layouts": {"hidden_states": Shard(1)}}
+        plan.update({"input_layernorm": SequenceParallel(), "post_attention_layernorm": SequenceParallel(),
+                     "self_attn": PrepareModuleInput(**gathers),
+                     "mlp": PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),))})
+    return plan
+
+
+def shared(keys):
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
+    mesh, shares_tokens = init_device_mesh("cuda", (keys.number("tp"),), mesh_dim_names=("tp",)), bool(keys.number("sp"))
+    tokens = Shard(1) if shares_tokens else Replicate()
+    with torch.device("meta"):
+        model = make_model(keys).to(dtype=dtype_of(keys)).train()
+    checkpoint(keys, model)
+    plan = {"model.embed_tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=tokens),
+            "lm_head": ColwiseParallel(input_layouts=tokens, output_layouts=Replicate())}
+    if shares_tokens:
+        plan["model.norm"] = SequenceParallel()
+    parallelize_module(model, mesh, plan)
+    for block in model.model.layers:
+        parallelize_module(block, mesh, plan_of_block(shares_tokens))
+    return model.to_empty(device="cuda")
+
+
+def answering(keys):
+    """A rank's part by transformers' own plan."""
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+    from transformers.distributed.tensor_parallel import apply_tensor_parallelism
+    mesh = init_device_mesh("cuda", (keys.number("tp"),), mesh_dim_names=("tp",))
+    with torch.device("meta"):
+        model = make_model(keys).to(dtype=dtype_of(keys))
+    model = apply_tensor_parallelism(model, mesh)
+    if keys.number("tied"):
+        model.lm_head.weight = None  # else there would be two
+    model.to_empty(device="cuda")
+    model.tie_weights()
+    return model

@@ -1,0 +1,108 @@
+"""Draws ranks in groups: states shared by PyTorch's ZeroRedundancyOptimizer, replicas of shards, shared sequences, stages,
+products cut by heads and columns."""
+
+from draw_parts import TRAINED, draw_answers, draw_loop, draw_shape, maybe
+
+
+def draw_group_keys(draw, family, keys):
+    """Which groups there are."""
+    can_share = family in ("gpt2", "llama", "qwen2.5", "qwen3", "mixtral")
+    way = draw.choice(["zero", "replicate", "replicate", *["sequences", "sequences"] * can_share])
+    if way == "zero":
+        ranks = draw.choice([2, 3, 4])
+        keys.update(dp=ranks, rank=draw.randrange(ranks), zero=1, sharder="torch")
+        if draw.random() < 0.3:
+            keys["bucket_view"] = 1
+        return
+    if way == "replicate":
+        ranks = draw.choice([4, 6, 8])
+        keys.update(dp=ranks, rank=draw.randrange(ranks), replicate=draw.choice([2, ranks // 2]), fsdp=draw.choice([1, 2]))
+        keys["initialize"] = draw.choice(["deferred", "whole"]) if keys["fsdp"] == 2 else "whole"
+    else:
+        keys.update(cp=draw.choice([2, 2, 4]), dp=draw.choice([1, 1, 2]), rotate=draw.choice(["allgather", "alltoall"]), attention="fused",
+                    initialize=draw.choice(["deferred", "whole"]))
+        keys["rank"] = draw.randrange(keys["cp"] * keys["dp"])
+        keys["seq"] = draw.choice([256, 512, 768] if keys["precision"] == "fp32" else [64, 128, 256, 512, 320, 1000])
+        if family == "gpt2":
+            keys["attention_mask"] = "ones"
+        # DTensor makes a number of four bytes there, once in a job.
+        if family == "mixtral" and keys["precision"] == "bf16_autocast":
+            keys["precision"] = "bf16"
+        if keys["precision"] == "fp32" and "kv_heads" in keys:
+            keys["kv_heads"] = keys["heads"]
+    if keys["precision"] == "fp32":
+        keys["gathered"] = draw.choice(["same", "bf16", "bf16"])
+    if draw.random() < 0.2:
+        keys["reshard"] = 0
+
+
+def draw_stage_keys(draw, keys):
+    """Stages of a pipeline, some with other numbers of blocks."""
+    stages = draw.choice([2, 2, 3, 4])
+    counts = [draw.choice([1, 1, 2, 3]) for _ in range(stages)]
+    keys.update(layers=sum(counts), tied=0, pp=stages, rank=draw.randrange(stages))
+    if draw.random() < 0.3:
+        chunks = draw.choice([2, 2, 3])
+        keys.update(layers=stages * chunks * draw.choice([1, 2]), virtual=chunks, micro_batches=stages * draw.choice([1, 2, 3]))
+    else:
+        keys["stage_layers"] = "/".join(map(str, counts))
+    if "virtual" not in keys and draw.random() < 0.6:
+        keys["micro_batches"] = stages + draw.choice([1, 2, 4])
+    if draw.random() < 0.4:
+        keys["return_outputs"] = 0
+
+
+def cut_by_ranks(draw, keys):
+    """Heads, columns and words are shared by ranks."""
+    ranks = draw.choice([2, 2, 4])
+    keys["heads"] = ranks * draw.choice([1, 2, 3])
+    keys["kv_heads"] = draw.choice([count for count in (ranks, 2 * ranks) if keys["heads"] % count == 0])
+    keys["hidden"] = keys["heads"] * keys["head_size"]
+    keys.update(ffn=draw.choice([2, 3, 4]) * keys["hidden"], vocabulary=draw.choice([1000, 8192, 32000, 50256]), tp=ranks)
+
+
+def draw_groups(draw):
+    """Ranks in groups: states shared by ZeroRedundancyOptimizer, replicas of shards, shared sequences."""
+    model = draw.choice(TRAINED)
+    family, keys = draw_shape(draw, model)
+    keys.update(batch=draw.choice([1, 2, 4]), seq=draw.choice([64, 100, 128, 255, 256]))
+    if family == "t5":
+        keys["target"] = draw.choice([16, 40, 64])
+    keys.update(steps=3, precision=draw.choice(["fp32", "bf16", "bf16_autocast"]), optimizer=draw.choice(["adamw", "adamw_fused", "sgd_momentum"]),
+                attention=draw.choice(["fused", "fused", "eager"]))
+    if family != "bert":
+        keys["kv_cache"] = "none"
+    draw_group_keys(draw, family, keys)
+    if family not in ("bert", "t5") and draw.random() < 0.4:
+        keys["checkpoint"] = "full"
+    draw_loop(draw, keys, 0.2, ("clip", "accumulate"))
+    return f"train:{model}", keys
+
+
+def draw_stages(draw):
+    """A stage of a pipeline of ranks."""
+    model = draw.choice(["llama-3-8b", "qwen2.5-0.5b", "qwen3-0.6b"])
+    _, keys = draw_shape(draw, model)
+    keys.update(batch=draw.choice([1, 2, 4]), seq=draw.choice([33, 64, 100, 128, 256]), steps=3, kv_cache="none",
+                precision=draw.choice(["fp32", "bf16", "bf16_autocast"]), optimizer=draw.choice(["adamw", "adamw_fused", "sgd_momentum"]),
+                attention=draw.choice(["fused", "fused", "eager"]))
+    draw_stage_keys(draw, keys)
+    maybe(draw, 0.4, keys, checkpoint="full")
+    maybe(draw, 0.3, keys, clip=1)
+    return f"train:{model}", keys
+
+
+def draw_cut(draw):
+    """Ranks that share every product."""
+    trains = draw.random() < 0.5
+    model = draw.choice(["llama-3-8b", "qwen2.5-0.5b", "qwen3-0.6b", *["mixtral-8x7b"] * (not trains)])
+    _, keys = draw_shape(draw, model)
+    cut_by_ranks(draw, keys)
+    if not trains:
+        draw_answers(draw, keys)
+        return f"infer:{model}", {**keys, "padding": draw.choice([0, 1])}
+    keys.update(tied=0, rank=draw.randrange(keys["tp"]), batch=draw.choice([1, 2, 4]), seq=draw.choice([33, 64, 100, 128, 256]), steps=3, kv_cache="none",
+                precision=draw.choice(["fp32", "bf16", "bf16_autocast"]), optimizer="adamw_loop", attention=draw.choice(["fused", "fused", "eager"]))
+    maybe(draw, 0.4, keys, checkpoint="full")
+    draw_loop(draw, keys, 0.2, ("accumulate", "keep_batch"))
+    return f"train:{model}", keys

@@ -1,0 +1,40 @@
+"""Draws jobs whose products have fewer than sixteen bits."""
+
+from draw_parts import draw_answers, draw_loop, draw_shape, maybe
+
+
+def draw_narrow_weights(draw, keys):
+    """Weights of a model that answers, in groups of 128."""
+    head = draw.choice([64, 128])
+    heads = draw.choice([4, 6, 8])
+    keys.update(heads=heads, head_size=head, hidden=head * heads, kv_heads=draw.choice([count for count in (2, 4, heads) if heads % count == 0]))
+    keys.update(ffn=draw.choice([2, 3, 4]) * keys["hidden"], quantize=draw.choice(["int8", "int4"]), precision="bf16")
+
+
+def draw_float8(draw, keys):
+    """Training with products in float8."""
+    head, heads = draw.choice([32, 64, 128]), draw.choice([2, 4, 8])
+    keys.update(heads=heads, head_size=head, hidden=head * heads, kv_heads=draw.choice([count for count in (1, 2, 4) if heads % count == 0]),
+                vocabulary=draw.choice([1000, 8192, 32000]))
+    keys.update(ffn=draw.choice([2, 3, 4]) * keys["hidden"], products="fp8", precision="bf16", seq=draw.choice([64, 128, 256, 48]))
+
+
+def draw_narrow(draw):
+    """Weights of eight and four bits, products in float8, several lengths of T5's targets."""
+    kind = draw.choice(["weights", "weights", "float8", "targets"])
+    model = {"weights": draw.choice(["llama-3-8b", "qwen2.5-0.5b", "qwen3-0.6b"]), "float8": "llama-3-8b", "targets": "t5-small"}[kind]
+    _, keys = draw_shape(draw, model)
+    if kind == "weights":
+        draw_answers(draw, keys)
+        draw_narrow_weights(draw, keys)
+        return f"infer:{model}", {**keys, "padding": draw.choice([0, 1])}
+    keys.update(batch=draw.choice([1, 2, 4]), seq=draw.choice([33, 64, 100, 128, 255]), steps=4, kv_cache="none",
+                precision=draw.choice(["fp32", "bf16", "bf16_autocast"]), optimizer=draw.choice(["adamw", "adamw_fused", "sgd_momentum"]),
+                attention=draw.choice(["fused", "fused", "eager"]))
+    if kind == "float8":
+        draw_float8(draw, keys)
+        maybe(draw, 0.4, keys, checkpoint="full")
+    else:
+        keys["target"] = "/".join(str(draw.choice([16, 40, 64, 96])) for _ in range(draw.choice([2, 3])))
+    draw_loop(draw, keys, 0.2, ("clip", "accumulate", "keep_batch"))
+    return f"train:{model}", keys
