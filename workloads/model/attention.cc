@@ -51,13 +51,16 @@ void fused_attention_backward(Tape& tape, Node& node, Backprop& b) {
 
 // The memory-efficient kernel's: gradients, always with tokens first, the row sums of gradient
 // times output, then a workspace. sizes: bytes of q, of k, rows, workspace, bytes of v, of the
-// output.
+// output, whether there is one head.
 void efficient_attention_backward(Tape& tape, Node& node, Backprop& b) {
   for (std::size_t i = 0; i < 3; ++i) b.out[i].tensor = tape.gradient(node.sizes[i < 2 ? i : 4]);
   Tensor product = tape.gradient(node.sizes[5]);
-  Tensor sums = tape.gradient(node.sizes[2] * 4);
   Tensor delta = tape.gradient(node.sizes[2] * 4);
-  drop({&sums, &product});
+  if (node.sizes[6] == 0) {  // is laid out by heads; one head's lies so
+    const Tensor by_tokens = std::move(delta);
+    delta = tape.gradient(node.sizes[2] * 4);
+  }
+  product.reset();
   const Tensor workspace = tape.scratch(node.sizes[3]);
   delta.reset();
 }
@@ -148,10 +151,10 @@ static Var efficient_attention(Tape& tape, Var query, Var key, Var value,
   const std::uint64_t heads = shape.row_count / shape.query_rows;
   const std::uint64_t workspace_bytes = efficient_workspace_bytes(
       heads, shape.query_rows, shape.query_count / shape.row_count, out_count / shape.row_count);
-  Node* node =
-      tape.record(efficient_attention_backward, {&query, &key, &value},
-                  {shape.query_count * query.width, shape.key_count * query.width, shape.row_count,
-                   workspace_bytes, shape.value_count * query.width, out_count * query.width});
+  Node* node = tape.record(efficient_attention_backward, {&query, &key, &value},
+                           {shape.query_count * query.width, shape.key_count * query.width,
+                            shape.row_count, workspace_bytes, shape.value_count * query.width,
+                            out_count * query.width, shape.one_head ? 1u : 0u});
   save_inputs(tape, node, query, key, value, shape);
   Var out = tape.make_product(out_count, query.width);
   Var sums;

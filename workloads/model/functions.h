@@ -42,8 +42,11 @@ void narrow(Tape& tape, std::initializer_list<Var*> inputs);
 [[nodiscard]] Var safe_softmax(Tape& tape, Var input, std::uint64_t row_count);
 [[nodiscard]] Var dropout(Tape& tape, Var input);
 // `is_permuted`: the rows are read in another order, so the gradient comes in another order, too.
+// `table_rows`: of the whole table, of which `weight` is a part; the gradient is a view of one of
+// the whole. 0: `weight` is the table.
 [[nodiscard]] Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count,
-                            std::size_t weight, std::uint64_t hidden, bool is_permuted = false);
+                            std::size_t weight, std::uint64_t hidden, bool is_permuted = false,
+                            std::uint64_t table_rows = 0);
 
 // Sines and cosines of so many numbers, `width` of each, with what they are made of.
 struct Waves {
@@ -164,7 +167,8 @@ struct FusedAttentionShape {
   std::uint64_t query_rows = 1;  // tokens of a sequence
   std::uint64_t repeats = 1;     // query heads per key head
   bool one_query = false;        // per sequence
-  Tensor bias = {};              // added to the scores, without a gradient
+  bool one_head = false;
+  Tensor bias = {};  // added to the scores, without a gradient
 };
 // The workspace of the memory-efficient kernel's backward in four bytes: the queries' gradient in
 // pieces of 64 rows, or of 128 where heads or their values are wider than 64, and of 64 columns,

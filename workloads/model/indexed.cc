@@ -77,10 +77,11 @@ void embedding_backward(Tape& tape, Node& node, Backprop& b) {
 }  // namespace
 
 Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count, std::size_t weight,
-              std::uint64_t hidden, bool is_permuted) {
+              std::uint64_t hidden, bool is_permuted, std::uint64_t table_rows) {
   const Var table = tape.parameter(weight);
+  if (table_rows == 0) table_rows = table.count / hidden;
   Node* node = tape.record(embedding_backward, {&table},
-                           {table.size_bytes(), index_count, hidden * 4, table.count / hidden,
+                           {table_rows * hidden * table.width, index_count, hidden * 4, table_rows,
                             indexes.size_bytes() < index_count * 8 ? 1u : 0u,
                             is_permuted ? index_count * hidden * table.width : 0u});
   tape.save(node, 0, indexes);

@@ -128,13 +128,14 @@ Var Transformer::attend_by_scores(const Var& query, Var key, Var value, Var* wei
   mixed.query_count = own.mixed;
   mixed.key_count = own.values;
   Var out = weights_times_value(tape_, *weights, value, mixed);
-  if (setup_.sequence > 1) out = clone(tape_, std::move(out));
+  if (setup_.sequence > 1 && !has_one_head()) out = clone(tape_, std::move(out));
   return out;
 }
 
 // cuDNN's results lie as the queries do.
 Var Transformer::by_tokens(const Var& query, Var mixed) {
-  const bool lies_by_heads = query.heads_first && mixed.width == 2 && setup_.sequence > 1;
+  const bool lies_by_heads =
+      query.heads_first && mixed.width == 2 && setup_.sequence > 1 && !has_one_head();
   return lies_by_heads ? clone(tape_, std::move(mixed)) : mixed;
 }
 
@@ -150,7 +151,8 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
         .row_count = own.rows * model.head_count / setup_.parallel.tensor,
         .query_rows = setup_.sequence,
         .repeats = repeats,
-        .one_query = setup_.sequence == 1};
+        .one_query = setup_.sequence == 1,
+        .one_head = has_one_head()};
     if (block_mask().count != 0) {
       return masked_fused_attention(query, std::move(key), std::move(value), shape);
     }
@@ -180,7 +182,7 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
 Var Transformer::gpt2_attention(const LayerWeights& own, std::size_t index, const Var& input,
                                 Var* weights) {
   const std::uint64_t rows = setup_.token_count();
-  Var joint = adapted(into_parallel(input), projection(own.query), own.query_adapter);
+  Var joint = adapted(into_product(into_parallel(input)), projection(own.query), own.query_adapter);
   std::vector<Var> parts = split_parts(tape_, joint, 3);
   joint.drop();
   Var key = heads(std::move(parts[1]));
@@ -199,13 +201,13 @@ Var Transformer::gpt2_attention(const LayerWeights& own, std::size_t index, cons
 // Query, key and value, with their positions.
 std::array<Var, 3> Transformer::llama_heads(const LayerWeights& own, const Var& input) {
   Var shared = into_parallel(input);
-  Var query = adapted(shared, projection(own.query), own.query_adapter);
+  Var query = adapted(into_product(shared), projection(own.query), own.query_adapter);
   // Gemma norms heads after heads and tokens changed places.
   const bool norms_last = setup_.model.gemma;
   query = norms_last ? heads(std::move(query)) : normed_heads(std::move(query), own.query_norm);
-  Var key = adapted(shared, projection(own.key), own.key_adapter);
+  Var key = adapted(into_product(shared), projection(own.key), own.key_adapter);
   key = norms_last ? heads(std::move(key)) : normed_heads(std::move(key), own.key_norm);
-  Var value = heads(adapted(shared, projection(own.value), own.value_adapter));
+  Var value = heads(adapted(into_product(shared), projection(own.value), own.value_adapter));
   if (norms_last) {
     query = head_norm(query, own.query_norm);
     key = head_norm(key, own.key_norm);
@@ -224,7 +226,7 @@ Var Transformer::llama_attention(const LayerWeights& own, std::size_t index, con
                                  Var* weights) {
   Var joint;  // what query, key and value are parts of, where they are
   if (setup_.model.joint_products) {
-    joint = adapted(into_parallel(input), projection(own.query), own.query_adapter);
+    joint = adapted(input, projection(own.query), own.query_adapter);
   }
   auto [query, key, value] = joint.count > 0 ? joint_heads(joint) : llama_heads(own, input);
   cache(index, &key, &value);
@@ -256,7 +258,7 @@ Var Transformer::gpt2_layer(const LayerWeights& own, std::size_t index, Var hidd
   hidden = add(tape_, branch, residual);
   residual = hidden;
   hidden = layer_norm(tape_, hidden, rows, own.second_norm);
-  Var inner = linear(tape_, into_parallel(hidden), rows, with_bias(own.up));
+  Var inner = linear(tape_, into_product(into_parallel(hidden)), rows, with_bias(own.up));
   inner = gelu_written_out(std::move(inner));
   inner = out_of_parallel(linear(tape_, std::move(inner), rows, with_bias(own.down)));
   if (setup_.has_dropout()) inner = dropout(tape_, std::move(inner));
@@ -276,15 +278,15 @@ Var Transformer::bert_layer(const LayerWeights& own, Var hidden) {
   };
   Var weights;
   Var shared = into_parallel(hidden);
-  Var query = heads(adapted(shared, projection(own.query), own.query_adapter));
-  Var key = heads(linear(tape_, shared, rows, with_bias(own.key)));
-  Var value = heads(adapted(shared, projection(own.value), own.value_adapter));
+  Var query = heads(adapted(into_product(shared), projection(own.query), own.query_adapter));
+  Var key = heads(linear(tape_, into_product(shared), rows, with_bias(own.key)));
+  Var value = heads(adapted(into_product(shared), projection(own.value), own.value_adapter));
   shared.drop();
   Var mixed = attend(query, key, value, &weights);
   drop({&query, &key, &value});
   Var attention = output(mixed, own.output, hidden, own.first_norm);
   mixed.drop();
-  Var inner = linear(tape_, into_parallel(attention), rows, with_bias(own.up));
+  Var inner = linear(tape_, into_product(into_parallel(attention)), rows, with_bias(own.up));
   inner = activation_of_input(tape_, std::move(inner));
   Var out = output(inner, own.down, attention, own.second_norm);
   drop({&inner, &weights, &attention});
@@ -311,9 +313,9 @@ Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hid
     hidden = joint_mlp(own, hidden);
   } else {
     const bool is_fused = setup_.liger != LigerParts::None;
-    Var gate = adapted(hidden, with_bias(own.gate), own.gate_adapter);
+    Var gate = adapted(into_product(hidden), with_bias(own.gate), own.gate_adapter);
     if (!is_fused) gate = activation_of_input(tape_, std::move(gate));
-    Var up = adapted(hidden, with_bias(own.up), own.up_adapter);
+    Var up = adapted(into_product(hidden), with_bias(own.up), own.up_adapter);
     Var product = is_fused ? liger_swiglu(tape_, std::move(gate), std::move(up))
                            : multiply(tape_, std::move(gate), std::move(up));
     hidden = out_of_layer(product_of(std::move(product), with_bias(own.down), own.down_adapter));

@@ -146,9 +146,17 @@ void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, bool on
   pool_->batch().mark(MarkClass::ManagedMemory, std::exchange(managed_bytes_, 0));
 }
 
+// For the mean, and twice for the mean of squares.
+void Optimizer::cut_gradient(const OptimizedTensor& tensor) {
+  const auto part = [&] { return pool_->make(tensor.size_bytes(), TensorKind::Gradient); };
+  { const Tensor for_mean = part(); }
+  const Tensor factor = part(), other = part();
+}
+
 void Optimizer::loop(const std::vector<OptimizedTensor>& tensors) {
   Tensor denominator;  // the loop's variable: it goes when the next one is there
   for (const OptimizedTensor& tensor : tensors) {
+    if (tensor.cuts_gradient) cut_gradient(tensor);
     Tensor root = pool_->make(tensor.size_bytes(), TensorKind::Workspace);
     Tensor corrected = pool_->make(tensor.size_bytes(), TensorKind::Workspace);
     Tensor dropped = std::exchange(denominator, std::move(corrected));
@@ -169,6 +177,9 @@ void Optimizer::step(const std::vector<OptimizedTensor>& tensors) {
   };
   for (const std::vector<OptimizedTensor>& type : types_of(tensors)) {
     std::vector<Tensor> fresh;
+    for (const OptimizedTensor& tensor : type) {
+      if (tensor.cuts_gradient) cut_gradient(tensor);
+    }
     for (const OptimizedTensor& tensor : type) {
       fresh.push_back(pool_->make(tensor.size_bytes(), TensorKind::Workspace));
     }

@@ -27,8 +27,9 @@ enum class OptimizerKind : std::uint8_t {
 }
 
 struct OptimizedTensor {
-  std::uint64_t count = 0;  // elements; 0: this rank has none, but counts steps
-  std::uint64_t width = 0;  // bytes per element
+  std::uint64_t count = 0;     // elements; 0: this rank has none, but counts steps
+  std::uint64_t width = 0;     // bytes per element
+  bool cuts_gradient = false;  // whoever reads the gradient makes its part of it first
   [[nodiscard]] std::uint64_t size_bytes() const { return count * width; }
 };
 
@@ -55,6 +56,7 @@ class Optimizer {
   void make_8bit_states(std::uint64_t count);
   void add_states(std::size_t count, std::uint64_t size_bytes);
   void make_two_states(std::uint64_t count, std::uint64_t width);
+  void cut_gradient(const OptimizedTensor& tensor);
   void loop(const std::vector<OptimizedTensor>& tensors);
 
   OptimizerKind kind_;

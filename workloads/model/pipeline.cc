@@ -13,7 +13,7 @@ std::uint64_t forward_count(const PipelineShape& shape) {
 std::uint64_t warmup_count(const PipelineShape& shape) {
   const std::uint64_t below = shape.stages - shape.stage - 1;
   if (shape.chunks == 1) return std::min(below, shape.micro_batches);
-  if (shape.micro_batches == shape.stages) return forward_count(shape);
+  if (shape.fills_first && shape.micro_batches == shape.stages) return forward_count(shape);
   return std::min(2 * below + (shape.chunks - 1) * shape.stages, forward_count(shape));
 }
 

@@ -12,6 +12,8 @@ struct PipelineShape {
   std::uint64_t stage = 0;
   std::uint64_t chunks = 1;         // of the model on each rank
   std::uint64_t micro_batches = 1;  // a multiple of `stages` where chunks > 1
+  // Megatron-LM with chunks and as many micro batches as stages: all forwards come first.
+  bool fills_first = false;
 };
 
 struct PipelinePass {

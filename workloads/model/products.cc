@@ -55,7 +55,8 @@ Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weigh
                             {.rows = rows,
                              .columns = count / (input.count / rows),
                              .weight_count = count,
-                             .bits = weights.bits});
+                             .bits = weights.bits,
+                             .has_bias = weights.bias != kNoBias});
   }
   if (weights.float8) return float8_linear(tape, std::move(input), rows, weights.weight);
   const bool with_bias = weights.bias != kNoBias;

@@ -84,7 +84,7 @@ Var quantized_linear(Tape& tape, Var input, const QuantizedShape& shape) {
   Tensor weight = is_packed ? tape.scratch(divided_up(shape.weight_count, kBlockElements) * 4)
                             : made_whole(tape, shape);
   Var out = tape.result(node, shape.rows * shape.columns, input.width);
-  if (!is_packed) tape.use_cublas(false);
+  if (!is_packed) tape.use_cublas(shape.has_bias);
   tape.product(shape.rows, shape.weight_count, 1);
   // The module still holds its input when the product is done with its weight.
   if (shape.bits != WeightBits::Nf4) weight.reset();

@@ -20,6 +20,7 @@ struct QuantizedShape {
   std::uint64_t columns = 0;  // of the result
   std::uint64_t weight_count = 0;
   WeightBits bits = WeightBits::Nf4;
+  bool has_bias = false;
 };
 // Forward and backward (NF4 only) dequantise; nothing is saved, since the weight needs no gradient.
 [[nodiscard]] Var quantized_linear(Tape& tape, Var input, const QuantizedShape& shape);

@@ -1,6 +1,7 @@
 // Where Transformer's layers meet parallel ranks and checkpoints: the borders of tensor parallel
 // regions, attention over shared sequences, the input of later pipeline stages, the attention core
 // as a checkpoint of its own, and the recomputation of segments.
+#include <algorithm>
 #include <utility>
 
 #include "workloads/model/ring_attention.h"
@@ -8,11 +9,39 @@
 
 namespace allocmark {
 
-// What every rank has becomes the input of products whose weights are shared over ranks.
+// What products whose weights are shared over ranks have as input, all tokens of it.
 Var Transformer::into_parallel(Var hidden) {
-  const CollectiveGroup group{.ranks = setup_.parallel.tensor, .copies_whole = true};
-  if (setup_.parallel.sequence) return gather_tokens(tape_, std::move(hidden), group);
-  return copy_to_ranks(tape_, std::move(hidden), group);
+  if (!setup_.parallel.sequence) return hidden;
+  return gather_tokens(tape_, std::move(hidden),
+                       {.ranks = setup_.parallel.tensor, .copies_whole = true});
+}
+
+// Every such product sums its input's gradient over the ranks, where nobody does it for all.
+Var Transformer::into_product(Var input) {
+  if (setup_.parallel.sequence) return input;
+  return copy_to_ranks(tape_, std::move(input), {.ranks = setup_.parallel.tensor});
+}
+
+// A rank with some of the words looks up its own; the rows of others are zero.
+Var Transformer::embed_words(const Tensor& tokens) {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t rows = setup_.token_count();
+  const std::uint64_t ranks =
+      std::max(setup_.parallel.tensor, model.tied_head ? setup_.head_ranks : 1);
+  if (ranks == 1) return embedding(tape_, tokens, rows, word_table_, model.hidden);
+  Var outside, own;
+  {
+    const Var below = tape_.make(rows, 1), above = tape_.make(rows, 1);
+    outside = tape_.make(rows, 1);
+  }
+  {
+    const Var moved = tape_.make(rows, 8);
+    own = tape_.make(rows, 8);
+  }
+  Var found = embedding(tape_, tokens, rows, word_table_, model.hidden, false, model.vocabulary);
+  drop({&own, &outside});
+  if (setup_.parallel.tensor > 1) return out_of_parallel(std::move(found));
+  return sum_over_ranks(tape_, std::move(found), {.ranks = ranks});
 }
 
 Var Transformer::out_of_parallel(Var partial) {

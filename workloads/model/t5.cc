@@ -338,7 +338,7 @@ Var Transformer::t5_loss(Var hidden, const Tensor& labels) {
   const std::uint64_t rows = setup_.batch * setup_.target;
   Var scaled = multiply_scalar(tape_, hidden);
   Var logits = linear(tape_, scaled, rows, {.weight = head_});
-  if (kept_outputs_ != nullptr) kept_outputs_->push_back(logits.tensor);
+  keep_output(logits.tensor);
   Var loss = cross_entropy(tape_, logits, labels);
   decoder_tokens_.reset();
   drop({&hidden, &scaled, &logits, &encoded_});

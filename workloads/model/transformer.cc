@@ -93,7 +93,7 @@ Var Transformer::embed(const Tensor& tokens) {
   const std::uint64_t rows = setup_.token_count();
   if (model.family == ModelFamily::Bert) {
     Var types = tape_.make(setup_.sequence, 8);
-    Var words = out_of_parallel(embedding(tape_, tokens, rows, word_table_, model.hidden));
+    Var words = embed_words(tokens);
     let_checkpoints_begin(&words);
     // The same row of type ids for every sequence becomes rows of their own.
     Var type_indexes = setup_.batch == 1 ? types : tape_.make(rows, 8);
@@ -114,7 +114,7 @@ Var Transformer::embed(const Tensor& tokens) {
   // generate() makes the masks of a cache that is longer than what it holds.
   const bool has_masks = mask_length_ > 0;
   if (has_masks) make_causal_masks();
-  words_ = out_of_parallel(embedding(tape_, tokens, rows, word_table_, model.hidden));
+  words_ = embed_words(tokens);
   if (model.gemma) {
     const Var scale = casts_scale_ ? tape_.make(1, 2) : Var();
     words_ = multiply_scalar(tape_, std::move(words_));
@@ -308,7 +308,7 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
   if (setup_.model.family == ModelFamily::Dit) return dit_loss(std::move(hidden));
   if (setup_.model.family == ModelFamily::Vit) {
     Var logits = vit_logits(hidden);
-    if (kept_outputs_ != nullptr) kept_outputs_->push_back(logits.tensor);
+    keep_output(logits.tensor);
     Var loss = cross_entropy(tape_, logits, tokens);
     hidden.drop();
     return loss;
@@ -317,7 +317,7 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
     Var scores = word_scores(hidden);
     scores = gather_columns(tape_, std::move(scores),
                             {.ranks = setup_.parallel.tensor, .copies_whole = true});
-    if (kept_outputs_ != nullptr) kept_outputs_->push_back(scores.tensor);
+    keep_output(scores.tensor);
     return cross_entropy(tape_, scores, tokens);
   }
   if (setup_.compiled == Compiled::Whole) {
@@ -327,14 +327,20 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
   }
   if (loss_chunks_ > 1) return chunked_loss(std::move(hidden));
   if (setup_.liger == LigerParts::All) return fused_loss(std::move(hidden));
-  hidden = into_parallel(std::move(hidden));
+  hidden = into_product(into_parallel(std::move(hidden)));
   Var logits = linear(tape_, hidden, rows, {.weight = head_});
   logits = gather_columns(tape_, std::move(logits),
                           {.ranks = setup_.parallel.tensor, .copies_whole = true});
-  if (kept_outputs_ != nullptr) kept_outputs_->push_back(logits.tensor);
+  keep_output(logits.tensor);
   Var loss = causal_loss(logits, tokens);
   drop({&hidden, &logits, &image_rows_});
   return loss;
+}
+
+void Transformer::keep_output(const Tensor& logits) {
+  if (kept_outputs_ == nullptr) return;
+  if (keeps_last_output_) kept_outputs_->clear();
+  kept_outputs_->push_back(logits);
 }
 
 // BERT's head of a masked language model.
@@ -343,7 +349,7 @@ Var Transformer::word_scores(const Var& hidden) {
   Var scores = linear(tape_, hidden, rows, with_bias(transform_));
   scores = activation_of_input(tape_, std::move(scores));
   scores = layer_norm(tape_, std::move(scores), rows, transform_norm_);
-  scores = into_parallel(std::move(scores));
+  scores = into_product(into_parallel(std::move(scores)));
   return linear(tape_, std::move(scores), rows, {.weight = head_, .bias = head_bias_});
 }
 
@@ -362,9 +368,10 @@ Var Transformer::answer(Var hidden) {
   }
   row.count *= answer_tokens_;
   Var logits = linear(tape_, std::move(row), setup_.batch * answer_tokens_, {.weight = head_});
-  if (model.tied_head) return logits;
+  // Pieces of one row lie one behind the other already.
+  const bool is_row = setup_.batch * answer_tokens_ == 1;
   return gather_columns(tape_, std::move(logits),
-                        {.ranks = setup_.head_ranks, .copies_whole = true});
+                        {.ranks = setup_.head_ranks, .copies_whole = !is_row});
 }
 
 }  // namespace allocmark

@@ -123,8 +123,12 @@ class Transformer {
   void set_cache(KvCache* cache) { cache_ = cache; }
   // Head and loss run over so many chunks of tokens, each checkpointed.
   void set_loss_chunks(std::uint64_t count) { loss_chunks_ = count; }
-  // Where the logits of every forward are appended; null for nowhere.
-  void set_kept_outputs(std::vector<Tensor>* kept) { kept_outputs_ = kept; }
+  // Where the logits of every forward are appended; null for nowhere. `keeps_last`: in place of the
+  // last forward's.
+  void set_kept_outputs(std::vector<Tensor>* kept, bool keeps_last = false) {
+    kept_outputs_ = kept;
+    keeps_last_output_ = keeps_last;
+  }
   // FSDP 1 casts the model's buffers at its first forward, for good.
   void narrow_buffers();
   // By fully_shard(): a block's inputs pass through a function of its own, and weights may be
@@ -135,6 +139,7 @@ class Transformer {
   }
 
  private:
+  void keep_output(const Tensor& logits);
   // Both matrices of an adapter; of a product without one both are 0.
   struct Adapter {
     std::size_t low = 0, high = 0;
@@ -185,6 +190,8 @@ class Transformer {
   [[nodiscard]] std::size_t add_norm();  // likewise, where its family has biases
   void end_layer_parameters(const LayerWeights& own, std::size_t first);
   [[nodiscard]] Var into_parallel(Var hidden);
+  [[nodiscard]] Var into_product(Var input);
+  [[nodiscard]] Var embed_words(const Tensor& tokens);
   [[nodiscard]] Var out_of_parallel(Var partial);
   // The same at the end of attention and of the MLP, where ranks that infer sum in place.
   [[nodiscard]] Var out_of_layer(Var partial);
@@ -198,8 +205,13 @@ class Transformer {
     return setup_.parameter_bytes == 0 ? setup_.wide_bytes : setup_.parameter_bytes;
   }
   [[nodiscard]] Sizes sizes() const;
-  // With one sequence or one token, heads and tokens change places without a copy.
-  [[nodiscard]] bool viewable() const { return setup_.batch == 1 || setup_.sequence == 1; }
+  [[nodiscard]] bool has_one_head() const {
+    return setup_.model.head_count == setup_.parallel.tensor;
+  }
+  // With one sequence, token or head, heads and tokens change places without a copy.
+  [[nodiscard]] bool viewable() const {
+    return setup_.batch == 1 || setup_.sequence == 1 || has_one_head();
+  }
   // Of keys and values, on this rank.
   [[nodiscard]] bool has_one_key_head() const {
     return setup_.model.kv_head_count == setup_.parallel.tensor;
@@ -362,6 +374,7 @@ class Transformer {
   std::vector<LateTensor> late_;  // what is left to ShardedParameters
   std::vector<Tensor> quantized_;
   std::vector<Tensor>* kept_outputs_ = nullptr;
+  bool keeps_last_output_ = false;
   // Local variables of the model's forward.
   Var words_, position_rows_, mask_, cosine_, sine_;
   Var window_mask_, window_cosine_, window_sine_;  // of blocks with a window

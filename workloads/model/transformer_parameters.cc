@@ -1,4 +1,5 @@
 // A transformer's parameters, in the order in which its modules register them (transformer.h).
+#include <algorithm>
 #include <utility>
 
 #include "workloads/model/quantized.h"
@@ -196,10 +197,13 @@ void Transformer::make_parameters() {
   if (tower_) make_tower_parameters();
   first_own_ = tape_.parameters().size();
   const std::uint64_t h = model.hidden;
-  const std::uint64_t words =
-      (model.vocabulary + setup_.parallel.tensor - 1) / setup_.parallel.tensor;
+  // Ranks share the words, those that answer only with a head that is the table.
+  const std::uint64_t sharing =
+      std::max(setup_.parallel.tensor, model.tied_head ? setup_.head_ranks : 1);
+  const std::uint64_t words = (model.vocabulary + sharing - 1) / sharing;
   if (setup_.parallel.is_first()) {
     word_table_ = add_weight(words * h, words);
+    tape_.parameters()[word_table_].cuts_gradient = setup_.parallel.tensor > 1;
     if (model.gemma) add_buffer(parameter_bytes());  // the scale of the embeddings
     if (model.positions > 0) position_table_ = add_weight(model.positions * h, model.positions);
   }
@@ -208,12 +212,14 @@ void Transformer::make_parameters() {
     embedding_norm_ = add_norm();
     for (int i = 0; i < 2; ++i) add_buffer(model.positions * 8);  // position and type ids
   }
-  for (std::uint64_t i = 0; i < setup_.own_layer_count(); ++i) make_layer_parameters();
   const bool is_last = setup_.parallel.is_last();
-  if (model.family != ModelFamily::Bert && is_last) final_norm_ = add_norm();
-  if (model.is_llama_like()) {
+  const std::uint64_t chunks = setup_.parallel.chunks, layer_count = setup_.own_layer_count();
+  for (std::uint64_t chunk = 0; chunk < chunks; ++chunk) {
+    for (std::uint64_t i = 0; i < layer_count / chunks; ++i) make_layer_parameters();
+    const bool is_end = is_last && chunk + 1 == chunks;
+    if (model.family != ModelFamily::Bert && is_end) final_norm_ = add_norm();
     // Inverse frequencies, twice; Gemma has two kinds.
-    for (int i = 0; i < (model.gemma ? 4 : 2); ++i) {
+    for (int i = 0; model.is_llama_like() && i < (model.gemma ? 4 : 2); ++i) {
       add_buffer(model.rotary_width() / 2 * parameter_bytes());
     }
   }
@@ -228,7 +234,8 @@ void Transformer::make_parameters() {
   }
   const bool shares_table = model.tied_head && setup_.parallel.is_first();
   if (shares_table && model.family != ModelFamily::Bert) share(word_table_);
-  const std::uint64_t head_words = (words + setup_.head_ranks - 1) / setup_.head_ranks;
+  const std::uint64_t head_words =
+      model.tied_head ? words : (words + setup_.head_ranks - 1) / setup_.head_ranks;
   if (is_last) head_ = shares_table ? word_table_ : add_weight(head_words * h, head_words);
   if (lora_.rank > 0) make_adapters();
 }

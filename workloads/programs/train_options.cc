@@ -200,6 +200,9 @@ void read_evaluation(Parameters& parameters, TrainConfig* config) {
   }
   parameters.refuse_if(config->is_megatron() && config->keeps_outputs, "keep_outputs",
                        "0 where implementation=megatron", 1);
+  if (config->is_scheduled()) config->returns_outputs = parameters.flag("return_outputs", true);
+  parameters.refuse_if(config->keeps_outputs && !config->returns_outputs, "keep_outputs",
+                       "0 where return_outputs=0: there is nothing to keep", 1);
   parameters.refuse_if(config->step_count == 0 && config->eval_every == 0, "steps",
                        "at least 1, or eval_every=1 to evaluate only", 0);
   if (config->eval_every == 0) return;

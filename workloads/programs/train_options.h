@@ -73,6 +73,7 @@ struct TrainConfig {
   bool keeps_eval_losses = false;  // and losses are added up with their graphs
   bool keeps_losses = false;       // every training loss is kept in a list
   bool keeps_outputs = false;      // every step's logits are
+  bool returns_outputs = true;     // the last stage keeps a step's logits and joins them
   std::uint64_t save_every = 0;    // steps; 0: never
   SaveKind save = SaveKind::Plain;
   ResumeKind resume = ResumeKind::None;
@@ -83,11 +84,14 @@ struct TrainConfig {
     return {.stages = setup.parallel.pipeline,
             .stage = setup.parallel.stage,
             .chunks = setup.parallel.chunks,
-            .micro_batches = accumulate};
+            .micro_batches = accumulate,
+            .fills_first = is_megatron()};
   }
   [[nodiscard]] bool is_megatron() const {
     return setup.implementation == Implementation::Megatron;
   }
+  // torch.distributed.pipelining runs the stage.
+  [[nodiscard]] bool is_scheduled() const { return setup.parallel.pipeline > 1 && !is_megatron(); }
 };
 
 // Reads every key of train but `events`.

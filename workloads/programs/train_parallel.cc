@@ -203,6 +203,9 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
   const DataParallelKind kinds[] = {Ddp, Zero1, Zero2, Zero3};
   config->lora.in_own_type = zero + fsdp > 0;
   own.kind = fsdp == 1 ? Fsdp1 : fsdp == 2 ? Fsdp2 : ranks == 1 ? None : kinds[zero];
+  // ZeroRedundancyOptimizer is beside DistributedDataParallel.
+  if (zero == 1) own.shares_states = parameters.choice("sharder", {"deepspeed", "torch"}) == 1;
+  if (own.shares_states) own.kind = Ddp;
   if (own.kind == Ddp) {
     own.bucket_bytes = parameters.number("bucket_mb", 25, {1, 4096}) << 20;
     // Whoever gives a size gives it to the first bucket, too.
@@ -210,11 +213,7 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
     own.bucket_view = parameters.flag("bucket_view", false);
     own.no_sync = parameters.flag("no_sync", false);
   }
-  if (zero == 1) own.shares_states = parameters.choice("sharder", {"deepspeed", "torch"}) == 1;
-  if (own.shares_states) {
-    own.kind = Ddp;  // ZeroRedundancyOptimizer beside DistributedDataParallel
-    return;
-  }
+  if (own.shares_states) return;
   if (zero > 0) {
     own.reduce_elements = parameters.number("reduce_elements", 500'000'000, {1, 100'000'000'000});
   }

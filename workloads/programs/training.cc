@@ -20,7 +20,7 @@ Training::Training(const TrainConfig& config, std::uint64_t seed, EventBatch* ba
   model_->set_padded(config.padded);
   model_->set_packed(config.packed);
   model_->set_routing_seed(seed);
-  if (config.keeps_outputs) model_->set_kept_outputs(&kept_outputs_);
+  keep_outputs();
   tape().set_keeps_products(config.keeps_products);
   model_->set_loss_chunks(config.loss_chunks);
   tape().set_hands_out_at_end(config.setup.compiled == Compiled::Whole);
@@ -63,6 +63,7 @@ Coroutine Training::run() {
       }
       co_await room_in(batch_);
     }
+    end_schedule();
     optimize();
     evaluates = after_step();
     co_await room_in(batch_);
@@ -172,7 +173,6 @@ void Training::find_pass(const PipelinePass& next) {
 void Training::begin_pass(const PipelinePass& next) {
   activate(free_pass());
   pass().length = config_.sequences.front();
-  make_stage_buffers();
   pass().in_flight = true;
   pass().micro_batch = next.micro_batch;
   pass().chunk = next.chunk;
@@ -206,42 +206,6 @@ void Training::begin_forward(std::uint64_t index) {
   }
   layer_ = 0;
   layer_end_ = config_.setup.own_layer_count();
-}
-
-// PyTorch's stages have a buffer for every micro batch from their first step on; Megatron-LM makes
-// one whenever it receives.
-void Training::make_stage_buffers() {
-  if (!pipelined() || config_.is_megatron() || !stage_buffers_.empty()) return;
-  const std::uint64_t chunks = config_.setup.parallel.chunks;
-  stage_buffers_.resize(2 * chunks * config_.accumulate);
-  for (const bool is_gradient : {false, true}) {
-    for (std::uint64_t chunk = 0; chunk < chunks; ++chunk) {
-      pass().chunk = chunk;
-      if (is_gradient ? is_last() : is_first()) continue;
-      for (std::uint64_t i = 0; i < config_.accumulate; ++i) {
-        const std::uint64_t index = ((is_gradient ? chunks : 0) + chunk) * config_.accumulate + i;
-        stage_buffers_[index] = tape().allocate(hidden_bytes(), TensorKind::Communication);
-      }
-    }
-  }
-  pass().chunk = 0;
-}
-
-Tensor Training::stage_buffer(bool is_gradient) {
-  if (stage_buffers_.empty()) return tape().allocate(hidden_bytes(), TensorKind::Communication);
-  const std::uint64_t chunks = config_.setup.parallel.chunks;
-  const std::uint64_t chunk = (is_gradient ? chunks : 0) + pass().chunk;
-  return stage_buffers_[chunk * config_.accumulate + pass().micro_batch];
-}
-
-void Training::receive() {
-  Pass& own = pass();
-  own.received = stage_buffer(false);
-  tape().communicate(hidden_bytes(), kGatherStream, {.sends = false, .is_gradient = false});
-  Var input = tape().parameter(stage_input_);
-  input.tensor = own.received;
-  input.count = hidden_bytes() / config_.setup.wide_bytes;
-  stream_ = model_->enter(std::move(input));
 }
 
 // Blocks are checkpointed one by one, every n-th only, or n at a time.
@@ -294,7 +258,10 @@ void Training::end_forward() {
     if (!evaluating_ || !config_.eval_casts_once) tape().end_autocast();
     cache_.end_batch();
     if (sharded_) loss = sharded_->end_model(std::move(loss));
-    if (config_.accumulate > 1 && !evaluating_) loss = multiply_scalar(tape(), std::move(loss));
+    // A schedule scales gradients instead, in place.
+    if (config_.accumulate > 1 && !evaluating_ && !config_.is_scheduled()) {
+      loss = multiply_scalar(tape(), std::move(loss));
+    }
     model_->end_graph();
     own.arguments = std::exchange(own.new_arguments, {});
     if (!pipelined()) own.loss = loss.tensor;
@@ -317,20 +284,6 @@ void Training::end_forward() {
     join_batch();
     end_evaluation_batch();
   }
-}
-
-void Training::send() {
-  Pass& own = pass();
-  model_->leave();
-  tape().end_autocast();
-  cache_.end_batch();
-  tape().communicate(stream_.size_bytes(), kGatherStream, {.sends = true, .is_gradient = false});
-  own.output = stream_;
-  stream_ = Var();
-  if (!config_.is_megatron()) return;
-  // The sent tensor is not needed any more: Megatron-LM puts one element in its place.
-  Tensor element = tape().activation(config_.setup.wide_bytes);
-  own.output.tensor = std::move(element);
 }
 
 void Training::begin_backward() {
@@ -370,7 +323,7 @@ void Training::end_backward() {
       Tensor& gradient = tape().parameters()[stage_input_].gradient;
       tape().communicate(gradient.size_bytes(), kGatherStream,
                          {.sends = true, .is_gradient = true});
-      gradient.reset();
+      keep_sent(&sent_gradients_, std::move(gradient));
     }
     own.output.drop();
     own.new_arguments.clear();

@@ -65,7 +65,12 @@ class Training {
            config_.setup.model.family == ModelFamily::Gpt2;
   }
   void run_compiled_gpt2();
+  void make_texts(Pass* pass, std::uint64_t micro_batches);
+  void cut_batch();
   void make_stage_buffers();
+  void end_schedule();
+  void keep_sent(std::vector<Tensor>* kept, Tensor sent);
+  void keep_outputs();
   void receive();
   // The buffer for a pass's received hidden states, or for their gradient.
   [[nodiscard]] Tensor stage_buffer(bool is_gradient);
@@ -120,8 +125,11 @@ class Training {
   std::vector<Pass> passes_;
   std::size_t active_ = 0;
   std::vector<Tensor> kept_losses_, kept_outputs_, step_losses_;
-  std::vector<Tensor> stage_buffers_;  // torch.distributed.pipelining's, for every micro batch
-  std::size_t stage_input_ = 0;        // pipeline: the parameter that stands for a received tensor
+  // torch.distributed.pipelining's: buffers and logits of every micro batch, what is cut into them.
+  std::vector<Tensor> stage_buffers_, stage_outputs_;
+  Pass whole_;
+  std::vector<Tensor> sent_, sent_gradients_;
+  std::size_t stage_input_ = 0;  // pipeline: the parameter that stands for a received tensor
   Var stream_;
   std::uint64_t step_ = 0;
   std::uint64_t pass_index_ = 0;

@@ -13,21 +13,10 @@ void Training::make_batch() {
     make_noisy_batch(sizes);
   } else if (config_.setup.parallel.splits_sequences()) {
     make_split_batch(sizes.input_bytes);
+  } else if (config_.is_scheduled()) {
+    cut_batch();
   } else if (is_first() || is_last()) {
-    Tensor tokens = tape().activation(sizes.input_bytes);
-    Tensor mask;
-    if (config_.given_mask) mask = tape().activation(sizes.input_bytes);
-    Tensor labels;
-    const std::uint64_t label_bytes = sizes.label_bytes == 0 && (config_.padded || config_.packed)
-                                          ? sizes.input_bytes
-                                          : sizes.label_bytes;
-    if (label_bytes > 0) labels = tape().activation(label_bytes);
-    Tensor positions;
-    if (config_.packed) positions = tape().activation(sizes.input_bytes);
-    own.tokens = std::move(tokens);
-    own.given_mask = std::move(mask);
-    own.labels = std::move(labels);
-    own.positions = std::move(positions);
+    make_texts(&own, 1);
     if (config_.packed) model_->set_positions(own.positions);
   }
   if (config_.setup.sees_images()) {
@@ -37,6 +26,36 @@ void Training::make_batch() {
 }
 
 // Latents, their noise, times and classes replace those of the last step one by one.
+void Training::make_texts(Pass* pass, std::uint64_t micro_batches) {
+  const Transformer::InputSizes sizes = model_->input_sizes();
+  const std::uint64_t input_bytes = sizes.input_bytes * micro_batches;
+  const std::uint64_t label_bytes = sizes.label_bytes * micro_batches;
+  const bool has_labels = label_bytes > 0 || config_.padded || config_.packed;
+  Tensor tokens = tape().activation(input_bytes);
+  Tensor mask, labels, positions;
+  if (config_.given_mask) mask = tape().activation(input_bytes);
+  if (has_labels) labels = tape().activation(label_bytes > 0 ? label_bytes : input_bytes);
+  if (config_.packed) positions = tape().activation(input_bytes);
+  pass->tokens = std::move(tokens);
+  pass->given_mask = std::move(mask);
+  pass->labels = std::move(labels);
+  pass->positions = std::move(positions);
+}
+
+// Every stage has the whole batch of a step; micro batches are views of it. With the next step's
+// the logits of the last go.
+void Training::cut_batch() {
+  Pass& own = pass();
+  if (pass_index_ == 0) {
+    make_texts(&whole_, config_.accumulate);
+    stage_outputs_.clear();
+    make_stage_buffers();
+  }
+  own.tokens = whole_.tokens;
+  own.given_mask = whole_.given_mask;
+  own.labels = whole_.labels;
+}
+
 void Training::make_noisy_batch(const Transformer::InputSizes& sizes) {
   Pass& own = pass();
   own.tokens = tape().activation(sizes.input_bytes);

@@ -18,7 +18,9 @@ std::vector<OptimizedTensor> Training::sizes_of(const std::vector<std::size_t>& 
   std::vector<OptimizedTensor> tensors;
   for (const std::size_t index : parameters) {
     const Parameter& parameter = tape().parameters()[index];
-    tensors.push_back({.count = parameter.count, .width = parameter.width});
+    tensors.push_back({.count = parameter.count,
+                       .width = parameter.width,
+                       .cuts_gradient = parameter.cuts_gradient});
   }
   return tensors;
 }
@@ -148,7 +150,7 @@ void Training::end_evaluation() {
   evaluating_ = false;
   model_->set_evaluating(false);
   model_->set_cache(config_.keeps_cache ? &cache_ : nullptr);
-  if (config_.keeps_outputs) model_->set_kept_outputs(&kept_outputs_);
+  keep_outputs();
   tape().set_grad_enabled(true);
 }
 
@@ -203,7 +205,9 @@ void Training::end() {
   if (replicas_) replicas_->clear();
   kept_outputs_.clear();
   kept_losses_.clear();
+  stage_outputs_.clear();
   stage_buffers_.clear();
+  release_batch(&whole_);
   model_.reset();
   for (Pass& own : passes_) {
     drop({&own.tokens, &own.labels, &own.given_mask});

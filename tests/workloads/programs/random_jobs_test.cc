@@ -40,7 +40,8 @@ struct Job {
 // tensors.
 std::size_t unasked_count(const std::string& text) {
   const bool is_replica = text.find(",dp=") != std::string::npos;
-  return is_replica && text.find(",fsdp=") == std::string::npos ? 5 : 0;
+  const bool shares_sequences = text.find(",cp=") != std::string::npos;
+  return is_replica && !shares_sequences && text.find(",fsdp=") == std::string::npos ? 5 : 0;
 }
 
 Job requests_of(EventSource& source, std::size_t unasked) {
@@ -78,7 +79,7 @@ TEST_CASE("jobs drawn at random ask for what PyTorch asks for", "[workload]") {
     INFO(text);
     const std::unique_ptr<EventSource> source = open_workload(text, 1);
     const Job job = requests_of(*source, unasked_count(text));
-    CHECK(std::to_string(job.before.hash) == before);
+    if (before != "-") CHECK(std::to_string(job.before.hash) == before);
     CHECK(std::to_string(job.from_there.count) == count);
     CHECK(std::to_string(job.from_there.hash) == hash);
     source->rewind();
