@@ -25,9 +25,6 @@ def draw_group_keys(draw, family, keys):
         keys["seq"] = draw.choice([256, 512, 768] if keys["precision"] == "fp32" else [64, 128, 256, 512, 320, 1000])
         if family == "gpt2":
             keys["attention_mask"] = "ones"
-        # DTensor makes a number of four bytes there, once in a job.
-        if family == "mixtral" and keys["precision"] == "bf16_autocast":
-            keys["precision"] = "bf16"
         if keys["precision"] == "fp32" and "kv_heads" in keys:
             keys["kv_heads"] = keys["heads"]
     if keys["precision"] == "fp32":

@@ -112,8 +112,7 @@ void DataParallel::rebuild_buckets() {
     const Tensor indexes = tape_->pool().make((order.size() + 1) * 4, TensorKind::Communication);
     const Tensor counts = tape_->pool().make(bucket_count * 4, TensorKind::Communication);
   }
-  // Beside a ZeroRedundancyOptimizer they are seen to live until the next reduction.
-  if (settings_.shares_states) old_buckets_ = std::move(buckets_);
+  if (settings_.holds_buckets) old_buckets_ = std::move(buckets_);
   make_buckets(order, first_bytes);
 }
 

@@ -21,6 +21,7 @@ struct DataParallelSettings {
   std::uint64_t bucket_bytes = std::uint64_t{25} << 20;  // DDP: a bucket closes once this large
   std::uint64_t first_bucket_bytes = std::uint64_t{1} << 20;  // and the first one
   bool shares_states = false;  // DDP with ZeroRedundancyOptimizer: states of whole parameters
+  bool holds_buckets = false;  // DDP: the first buckets go with the second step's reduction
   bool no_sync = false;        // DDP: only the last micro batch reduces gradients
   bool bucket_view = false;    // DDP: gradients are views of the buckets
   std::uint64_t reduce_elements = 500'000'000;  // ZeRO: gradients that are reduced together
@@ -87,7 +88,7 @@ class DataParallel {
   std::vector<std::size_t> bucket_of_;  // by parameter
   std::vector<std::size_t> arrivals_;   // of the first backward
   bool rebuilt_ = false;
-  std::vector<Bucket> old_buckets_;  // still known to the last reduction
+  std::vector<Bucket> old_buckets_;  // held by the last reduction
   bool reduces_ = true;              // this backward
   bool gives_buffers_ = true;        // the first rank's, to all, before the next forward
   bool last_micro_batch_ = true;     // before the step

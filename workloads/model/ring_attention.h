@@ -19,6 +19,7 @@ struct RingShape {
   std::uint64_t head_count = 1;   // of queries
   std::uint64_t head_width = 0;
   std::uint64_t repeats = 1;  // query heads per key head
+  bool makes_number = false;  // its backward makes one of four bytes, for a moment
 };
 
 // By cuDNN in two bytes, and the memory-efficient kernel in four. The result of all ranks but the

@@ -136,6 +136,7 @@ class RingBackward {
     arguments_ = {};
     pairs_.clear();
     sums_.reset();
+    if (ring_.shape.makes_number) tape_.take_scratch(4);
     return result;
   }
 

@@ -70,15 +70,19 @@ Var Transformer::attend_in_ring(const Var& query, Var key, Var value) {
   const ParallelSetup& parallel = setup_.parallel;
   // With one head of keys, heads come before tokens already.
   if (model.kv_head_count == parallel.tensor) key.heads_first = value.heads_first = true;
-  Var out = ring_attention(tape_, query, std::move(key), std::move(value),
-                           {.ranks = parallel.context,
-                            .rank = parallel.context_rank,
-                            .gathers = parallel.gathers_keys,
-                            .batch = setup_.batch,
-                            .token_count = setup_.sequence,
-                            .head_count = model.head_count / parallel.tensor,
-                            .head_width = model.head_width(),
-                            .repeats = model.head_count / model.kv_head_count});
+  // DTensor makes a number once, before the first of a job's casts of its gradients.
+  const bool is_last = forward_index_ == 1 && block_ + 1 == setup_.own_layer_count();
+  Var out =
+      ring_attention(tape_, query, std::move(key), std::move(value),
+                     {.ranks = parallel.context,
+                      .rank = parallel.context_rank,
+                      .gathers = parallel.gathers_keys,
+                      .batch = setup_.batch,
+                      .token_count = setup_.sequence,
+                      .head_count = model.head_count / parallel.tensor,
+                      .head_width = model.head_width(),
+                      .repeats = model.head_count / model.kv_head_count,
+                      .makes_number = is_last && tape_.autocast() && !setup_.defers_parameters});
   return out.heads_first ? clone(tape_, std::move(out)) : out;
 }
 

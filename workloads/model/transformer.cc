@@ -332,6 +332,7 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
   logits = gather_columns(tape_, std::move(logits),
                           {.ranks = setup_.parallel.tensor, .copies_whole = true});
   keep_output(logits.tensor);
+  if (loss_apart_) tape_.end_autocast();
   Var loss = causal_loss(logits, tokens);
   drop({&hidden, &logits, &image_rows_});
   return loss;

@@ -129,6 +129,8 @@ class Transformer {
     kept_outputs_ = kept;
     keeps_last_output_ = keeps_last;
   }
+  // The loss is no part of the model's forward, and of its autocast.
+  void set_loss_apart(bool is_apart) { loss_apart_ = is_apart; }
   // FSDP 1 casts the model's buffers at its first forward, for good.
   void narrow_buffers();
   // By fully_shard(): a block's inputs pass through a function of its own, and weights may be
@@ -374,7 +376,7 @@ class Transformer {
   std::vector<LateTensor> late_;  // what is left to ShardedParameters
   std::vector<Tensor> quantized_;
   std::vector<Tensor>* kept_outputs_ = nullptr;
-  bool keeps_last_output_ = false;
+  bool keeps_last_output_ = false, loss_apart_ = false;
   // Local variables of the model's forward.
   Var words_, position_rows_, mask_, cosine_, sine_;
   Var window_mask_, window_cosine_, window_sine_;  // of blocks with a window

@@ -212,6 +212,7 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
     if (parameters.given("bucket_mb") != nullptr) own.first_bucket_bytes = own.bucket_bytes;
     own.bucket_view = parameters.flag("bucket_view", false);
     own.no_sync = parameters.flag("no_sync", false);
+    own.holds_buckets = parameters.flag("holds_buckets", false);
   }
   if (own.shares_states) return;
   if (zero > 0) {

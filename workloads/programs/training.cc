@@ -21,6 +21,7 @@ Training::Training(const TrainConfig& config, std::uint64_t seed, EventBatch* ba
   model_->set_packed(config.packed);
   model_->set_routing_seed(seed);
   keep_outputs();
+  model_->set_loss_apart(config.is_scheduled());
   tape().set_keeps_products(config.keeps_products);
   model_->set_loss_chunks(config.loss_chunks);
   tape().set_hands_out_at_end(config.setup.compiled == Compiled::Whole);
@@ -319,11 +320,12 @@ void Training::end_backward() {
   own.scaled_loss.reset();
   own.in_flight = false;
   if (pipelined()) {
+    let_output_go();
     if (!is_first()) {
       Tensor& gradient = tape().parameters()[stage_input_].gradient;
       tape().communicate(gradient.size_bytes(), kGatherStream,
                          {.sends = true, .is_gradient = true});
-      keep_sent(&sent_gradients_, std::move(gradient));
+      keep_sent(&sent_gradient_, std::move(gradient));
     }
     own.output.drop();
     own.new_arguments.clear();

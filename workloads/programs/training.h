@@ -69,7 +69,8 @@ class Training {
   void cut_batch();
   void make_stage_buffers();
   void end_schedule();
-  void keep_sent(std::vector<Tensor>* kept, Tensor sent);
+  void let_output_go();
+  void keep_sent(Tensor* kept, Tensor sent);
   void keep_outputs();
   void receive();
   // The buffer for a pass's received hidden states, or for their gradient.
@@ -128,7 +129,7 @@ class Training {
   // torch.distributed.pipelining's: buffers and logits of every micro batch, what is cut into them.
   std::vector<Tensor> stage_buffers_, stage_outputs_;
   Pass whole_;
-  std::vector<Tensor> sent_, sent_gradients_;
+  Tensor sent_, sent_gradient_;
   std::size_t stage_input_ = 0;  // pipeline: the parameter that stands for a received tensor
   Var stream_;
   std::uint64_t step_ = 0;

@@ -9,7 +9,8 @@ namespace allocmark {
 void Training::keep_outputs() {
   const bool is_last_stage = config_.is_scheduled() && config_.setup.parallel.is_last();
   if (is_last_stage) {
-    model_->set_kept_outputs(&stage_outputs_, !config_.returns_outputs);
+    const bool is_variable = !config_.returns_outputs && config_.setup.parallel.chunks == 1;
+    model_->set_kept_outputs(&stage_outputs_, is_variable);
   } else if (config_.keeps_outputs) {
     model_->set_kept_outputs(&kept_outputs_);
   }
@@ -19,8 +20,7 @@ void Training::keep_outputs() {
 // kept until the next step.
 void Training::end_schedule() {
   if (!config_.is_scheduled()) return;
-  sent_.clear();
-  sent_gradients_.clear();
+  drop({&sent_, &sent_gradient_});
   if (stage_outputs_.empty()) return;
   if (!config_.returns_outputs) {
     stage_outputs_.clear();
@@ -30,6 +30,13 @@ void Training::end_schedule() {
   for (const Tensor& output : stage_outputs_) size_bytes += output.size_bytes();
   Tensor joined = tape().activation(size_bytes);
   if (config_.keeps_outputs) kept_outputs_.push_back(std::move(joined));
+}
+
+// With several chunks no variable has the last logits, only what waits for its backward.
+void Training::let_output_go() {
+  const bool is_kept = config_.returns_outputs || config_.setup.parallel.chunks == 1;
+  if (!config_.is_scheduled() || is_kept || !is_last()) return;
+  stage_outputs_.erase(stage_outputs_.begin());
 }
 
 // PyTorch's stages have a buffer for every micro batch from their first step on; Megatron-LM makes
@@ -63,12 +70,9 @@ Tensor Training::stage_buffer(bool is_gradient) {
   return stage_buffers_[chunk * config_.accumulate + pass().micro_batch];
 }
 
-// Variables of a schedule with one chunk have what was sent last; one with several waits for all
-// that it sent at its end.
-void Training::keep_sent(std::vector<Tensor>* kept, Tensor sent) {
-  if (!config_.is_scheduled()) return;
-  if (config_.setup.parallel.chunks == 1) kept->clear();
-  kept->push_back(std::move(sent));
+// The variables of a schedule with one chunk have what was sent last.
+void Training::keep_sent(Tensor* kept, Tensor sent) {
+  if (config_.is_scheduled() && config_.setup.parallel.chunks == 1) *kept = std::move(sent);
 }
 
 void Training::receive() {
