@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/own_process.h"
 #include "harness/core/device/runtime_select.h"
@@ -21,6 +22,7 @@
 #include "harness/tools/estimate/estimate.h"
 #include "harness/tools/estimate/estimate_print.h"
 #include "workloads/model_config/model_config.h"
+#include "workloads/trace/summary.h"
 
 namespace allocmark {
 namespace {
@@ -51,6 +53,25 @@ void add_estimate(CLI::App* app, JobOptions* job) {
 // A text of one generator alone.
 bool is_one_generator(const std::string& workload, std::string_view generator) {
   return workload.starts_with(generator) && workload.find_first_of(" +") == std::string::npos;
+}
+
+// DDP's ranks whose steps are short may have two sets of buckets. Empty for other jobs.
+std::string held_buckets_note(const EstimateSpec& spec, std::uint64_t live_bytes) {
+  const bool has_ranks = spec.workload.find(",dp=") != std::string::npos;
+  if (!is_one_generator(spec.workload, "train:") || !has_ranks) return "";
+  std::uint64_t held_bytes = 0;
+  try {
+    held_bytes =
+        summarize(*open_workload_with_kernels(spec.workload + ",holds_buckets=1", spec.seed))
+            .requested_bytes_peak;
+  } catch (const UsageError&) {
+    return "";  // no such key: the ranks share the model in another way
+  }
+  if (held_bytes <= live_bytes) return "";
+  return fmt::format(
+      "with NCCL and steps below a tenth of a second, the first buckets of gradients may stand "
+      "beside the second ones: {} live at once then (holds_buckets=1).",
+      format_bytes(held_bytes));
 }
 
 EstimateSpec spec_of(const JobOptions& job) {
@@ -110,6 +131,8 @@ ExitCode run_estimate(const JobOptions& options) {
   answer.estimate = estimate_in_child(spec, roomy_device(job.device, space_count));
   answer.notes.insert(answer.notes.end(), answer.estimate.notes.begin(),
                       answer.estimate.notes.end());
+  const std::string held = held_buckets_note(spec, answer.estimate.live_bytes);
+  if (!held.empty()) answer.notes.push_back(held);
   answer.release_text = fmt::format("{}, {}", release.rules->name(), release.basis);
   const bool is_described =
       answer.workload.find(':') != std::string::npos && !answer.workload.starts_with("file:");

@@ -163,6 +163,17 @@ class Estimate(unittest.TestCase):
         self.assertEqual(two["outside"]["context_bytes"], 2 * one["outside"]["context_bytes"])
         self.assertEqual(two["outside"]["modules_bytes"], 2 * one["outside"]["modules_bytes"])
 
+    def test_short_steps_of_ranks_may_hold_two_sets_of_buckets(self):
+        # Live bytes of a Llama with ZeroRedundancyOptimizer on two H200s with NCCL, driver 580.159.04, 2026-11-29.
+        widths = "layers=2,hidden=2048,heads=32,ffn=5632,kv_heads=4,head_size=64,tied=0,vocabulary=32000,batch=8,seq=512"
+        job = f"train:llama-3-8b,{widths},steps=3,attention=fused,kv_cache=none,dp=2,zero=1,sharder=torch"
+        (note,) = [one for one in estimate(job)["notes"] if "holds_buckets" in one]
+        self.assertIn("5.98 GiB live", note)
+        self.assertEqual(estimate(job + ",holds_buckets=1")["live_bytes"], 6419931432)
+        for others in ("fsdp=2", "zero=2,precision=bf16", "zero=1,sharder=torch,holds_buckets=1"):
+            said = estimate(f"train:gpt2-124m,layers=2,batch=2,seq=64,dp=2,{others}")
+            self.assertFalse([one for one in said["notes"] if "holds_buckets" in one], others)
+
     def test_a_server_has_no_phases_of_requests(self):
         found = estimate("serve:gpt2-124m,requests=4,kv_memory=64MiB", "-c", "unset")
         self.assertEqual([phase["name"] for phase in found["phases"]], ["load", "step"])
