@@ -86,6 +86,7 @@ def deepseek(keys, common):
 
 def make_model(keys):
     import transformers
+    use_liger(keys)
     if keys.family == "vit":
         return described_images.vit(keys)
     vocabulary, hidden, layers, heads = (keys.number(key) for key in ("vocabulary", "hidden", "layers", "heads"))
@@ -114,6 +115,16 @@ def narrowed(keys, model):
     if bits > 0:
         with_products(model, lambda linear: quantized_linear(linear.in_features, linear.out_features, bits, linear.bias))
     return model
+
+
+def use_liger(keys):
+    """Before the model is made: its classes then have Liger-Kernel's operators."""
+    kind = keys.word("liger", "none")
+    if kind == "none":
+        return
+    import liger_kernel.transformers as liger
+    apply = {"llama": liger.apply_liger_kernel_to_llama, "qwen2.5": liger.apply_liger_kernel_to_qwen2}[keys.family]
+    apply(rope=True, rms_norm=True, swiglu=True, cross_entropy=False, fused_linear_cross_entropy=kind == "all")
 
 
 def with_float8(keys, model):

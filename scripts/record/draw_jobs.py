@@ -2,7 +2,7 @@
 import random
 
 from draw_groups import draw_cut, draw_groups, draw_stages
-from draw_narrow import draw_narrow
+from draw_narrow import draw_liger, draw_narrow
 from draw_parts import GENERATING, TRAINED, draw_loop, draw_shape, maybe
 from draw_sized import draw_sized, widened
 
@@ -282,7 +282,7 @@ def draw_wide(draw):
 
 DRAWS = {"train": draw_training, "infer": draw_inference, "ways": draw_ways, "ranks": draw_ranks, "shared": draw_shared, "encode": draw_encoding,
          "images": draw_images, "deepseek": draw_deepseek, "llava": draw_llava, "sized": draw_sized, "groups": draw_groups, "stages": draw_stages,
-         "cut": draw_cut, "narrow": draw_narrow, "wide": draw_wide}
+         "cut": draw_cut, "narrow": draw_narrow, "wide": draw_wide, "liger": draw_liger}
 
 
 def add_counts(parser, seed, presets):

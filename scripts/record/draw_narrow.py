@@ -1,4 +1,4 @@
-"""Draws jobs whose products have fewer than sixteen bits."""
+"""Draws jobs whose products have fewer than sixteen bits, and jobs with Liger-Kernel's operators."""
 
 from draw_parts import draw_answers, draw_loop, draw_shape, maybe
 
@@ -36,5 +36,20 @@ def draw_narrow(draw):
         maybe(draw, 0.4, keys, checkpoint="full")
     else:
         keys["target"] = "/".join(str(draw.choice([16, 40, 64, 96])) for _ in range(draw.choice([2, 3])))
+    draw_loop(draw, keys, 0.2, ("clip", "accumulate", "keep_batch"))
+    return f"train:{model}", keys
+
+
+def draw_liger(draw):
+    """Liger-Kernel's operators; needs liger-kernel 0.8.5."""
+    model = draw.choice(["llama-3-8b", "qwen2.5-0.5b"])
+    _, keys = draw_shape(draw, model)
+    keys.update(batch=draw.choice([1, 2, 4]), seq=draw.choice([33, 64, 100, 128, 256]), steps=3, liger=draw.choice(["blocks", "all"]),
+                optimizer=draw.choice(["adamw", "adamw_fused", "sgd_momentum"]), attention=draw.choice(["fused", "fused", "eager"]))
+    keys["precision"] = draw.choice(["fp32", "bf16", *["bf16_autocast"] * (keys["liger"] == "blocks")])
+    if draw.random() < 0.4:
+        keys.update(checkpoint="full", kv_cache="none")
+    elif draw.random() < 0.5:
+        keys["kv_cache"] = "none"
     draw_loop(draw, keys, 0.2, ("clip", "accumulate", "keep_batch"))
     return f"train:{model}", keys

@@ -74,7 +74,6 @@ Var Transformer::normed_heads(Var projected, std::size_t norm) {
 }
 
 Var Transformer::rotated(const Var& input) {
-  if (setup_.liger != LigerParts::None) return liger_rotated(tape_, input);
   const bool has_own = slides_ && setup_.model.gemma;
   Var straight = multiply(tape_, input, has_own ? window_cosine_ : cosine_);
   Var turned = multiply(tape_, rotate_half(tape_, input), has_own ? window_sine_ : sine_);
@@ -213,7 +212,11 @@ std::array<Var, 3> Transformer::llama_heads(const LayerWeights& own, const Var& 
     key = head_norm(key, own.key_norm);
   }
   shared.drop();
-  {
+  if (setup_.liger != LigerParts::None) {
+    // One function for both, whose backward begins with the queries'.
+    key = liger_rotated(tape_, std::move(key), cosine_, sine_, has_one_key_head());
+    query = liger_rotated(tape_, std::move(query), cosine_, sine_, has_one_head());
+  } else {
     Var turned_query = rotated(query);
     Var turned_key = rotated(key);
     query = std::move(turned_query);

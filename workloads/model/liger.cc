@@ -17,6 +17,7 @@ void liger_norm_backward(Tape& tape, Node& node, Backprop& b) {
   const bool is_trained = node.edges[1] != kNoEdge;
   const Tensor sums = tape.gradient(kLigerSums * node.sizes[0] * 4);
   b.out[0] = b.gradient;
+  b.out[0].is_view = true;  // of the rows, seen as sequences again
   Tensor sum = tape.gradient(node.sizes[0] * 4);
   Tensor narrow = node.sizes[1] == node.sizes[0] * 4 ? sum : tape.gradient(node.sizes[1]);
   if (is_trained) b.out[1].tensor = std::move(narrow);
@@ -29,7 +30,7 @@ void liger_swiglu_backward(Tape&, Node& node, Backprop& b) {
 }
 
 void liger_rotated_backward(Tape& tape, Node& node, Backprop& b) {
-  if (b.gradient.layout == GradLayout::Tokens) {
+  if (b.gradient.layout == GradLayout::Tokens || node.sizes[1] == 1) {
     b.out[0] = b.gradient;
     b.out[0].is_view = true;  // in place, and seen as heads again
     return;
@@ -71,8 +72,11 @@ Var liger_swiglu(Tape& tape, Var gate, Var up) {
   return out;
 }
 
-Var liger_rotated(Tape& tape, Var input) {
-  Node* node = tape.record(liger_rotated_backward, {&input}, {input.size_bytes()});
+Var liger_rotated(Tape& tape, Var input, const Var& cosine, const Var& sine, bool is_one) {
+  Node* node =
+      tape.record(liger_rotated_backward, {&input}, {input.size_bytes(), is_one ? 1u : 0u});
+  tape.save(node, 0, cosine.tensor);
+  tape.save(node, 1, sine.tensor);
   tape.attach(node, &input);
   return input;
 }
@@ -94,6 +98,11 @@ Var liger_loss(Tape& tape, Var input, std::size_t head, const LigerLossSizes& si
   }
   const Var scores = tape.make(chunk_rows * sizes.words, input.width);
   tape.use_cublas(false);
+  // In four bytes no product adds to the weight's gradient: each chunk makes one of that size.
+  const bool adds_apart = of_weight.count > 0 && input.width == 4;
+  for (std::uint64_t row = 0; adds_apart && row < sizes.rows; row += chunk_rows) {
+    tape.take_scratch(of_weight.size_bytes());
+  }
   Var loss = tape.result(node, 1, 4);
   tape.save(node, 0, of_input.tensor);
   tape.save(node, 1, of_weight.tensor);

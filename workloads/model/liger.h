@@ -11,8 +11,10 @@ namespace allocmark {
 [[nodiscard]] Var liger_rms_norm(Tape& tape, Var input, std::uint64_t rows, std::size_t weight);
 // silu(gate) * up. Saves both; their gradients overwrite them.
 [[nodiscard]] Var liger_swiglu(Tape& tape, Var gate, Var up);
-// Rotates queries or keys in place; a gradient with the heads first is copied.
-[[nodiscard]] Var liger_rotated(Tape& tape, Var input);
+// Rotates queries or keys in place and saves the angles. A gradient with the heads first is copied,
+// unless there `is_one`.
+[[nodiscard]] Var liger_rotated(Tape& tape, Var input, const Var& cosine, const Var& sine,
+                                bool is_one = false);
 
 struct LigerLossSizes {
   std::uint64_t rows = 0;  // tokens

@@ -123,7 +123,7 @@ class OperatorRun {
   [[nodiscard]] Var input(std::size_t index) const { return tape_->parameter(inputs_[index]); }
 
   [[nodiscard]] Var turned(const Var& heads) {
-    if (config_.by_liger) return liger_rotated(*tape_, heads);
+    if (config_.by_liger) return liger_rotated(*tape_, heads, cosine_, sine_);
     Var straight = multiply(*tape_, heads, cosine_);
     Var across = multiply(*tape_, rotate_half(*tape_, heads), sine_);
     return add(*tape_, std::move(straight), std::move(across));
