@@ -252,7 +252,12 @@ Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
   if (width != 4) given = tape.make(weights.count, width);
   Var out = weights_times_value(tape, weights, expanded_value, sizes);
   out = cast(tape, std::move(out), width);
-  drop({&weights, &expanded_value, &expanded_key});
+  if (width == 4) {
+    // The weights are returned themselves, and go last.
+    drop({&expanded_key, &expanded_value, &scaled_query, &bias, &weights});
+  } else {
+    drop({&weights, &expanded_value, &expanded_key});
+  }
   drop({&scaled_query, &exact_value, &exact_key, &exact_query, &given});
   bias.drop();
   tape.set_autocast(autocast);

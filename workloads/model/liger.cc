@@ -15,12 +15,15 @@ constexpr std::uint64_t kLigerSums = 132;  // an H100's: each sums the weight's 
 // sizes: elements and bytes of the weight.
 void liger_norm_backward(Tape& tape, Node& node, Backprop& b) {
   const bool is_trained = node.edges[1] != kNoEdge;
-  const Tensor sums = tape.gradient(kLigerSums * node.sizes[0] * 4);
+  Tensor sums = tape.gradient(kLigerSums * node.sizes[0] * 4);
   b.out[0] = b.gradient;
   b.out[0].is_view = true;  // of the rows, seen as sequences again
   Tensor sum = tape.gradient(node.sizes[0] * 4);
   Tensor narrow = node.sizes[1] == node.sizes[0] * 4 ? sum : tape.gradient(node.sizes[1]);
   if (is_trained) b.out[1].tensor = std::move(narrow);
+  // Variables of a function in Python go in their order.
+  sums.reset();
+  for (Tensor& saved : node.saved) saved.reset();
 }
 
 // The saved gate and up are overwritten.
