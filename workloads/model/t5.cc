@@ -251,8 +251,10 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
                    .bias = &position_bias_[decodes ? 1 : 0],
                    .mask = &mask_};
   Var branch = t5_attention(own, normed, normed, what, &weights);
-  hidden = add(tape_, hidden, t5_dropout(branch));
+  // The block's variable has the old states until a layer has returned.
+  Var sum = add(tape_, hidden, t5_dropout(branch));
   drop({&branch, &normed});
+  hidden = std::move(sum);
   if (decodes) {
     const LayerWeights& cross = cross_layers_[index - layers];
     normed = t5_norm(hidden, cross.first_norm, rows);
@@ -265,8 +267,9 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
             .mask = &cross_mask_};
     branch = t5_attention(cross, normed, encoded, what, &weights);
     encoded.drop();
-    hidden = add(tape_, hidden, t5_dropout(branch));
+    sum = add(tape_, hidden, t5_dropout(branch));
     drop({&normed, &branch});
+    hidden = std::move(sum);
   }
   normed = t5_norm(hidden, own.second_norm, rows);
   Var inner = linear(tape_, normed, rows, {.weight = own.up});
@@ -275,8 +278,9 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
   inner = cast(tape_, std::move(inner), setup_.wide_bytes);
   branch = linear(tape_, inner, rows, {.weight = own.down});
   drop({&inner, &normed});
-  hidden = add(tape_, hidden, t5_dropout(branch));
+  sum = add(tape_, hidden, t5_dropout(branch));
   branch.drop();
+  hidden = std::move(sum);
   return hidden;
 }
 
@@ -289,7 +293,7 @@ Var Transformer::t5_embed(const Tensor& tokens) {
 
 // Final norm of one of the two, and what its forward held.
 Var Transformer::t5_finish(Var hidden, std::size_t norm, std::uint64_t rows) {
-  hidden = t5_norm(std::move(hidden), norm, rows);
+  hidden = t5_norm(hidden, norm, rows);
   hidden = t5_dropout(std::move(hidden));
   drop({&mask_, &words_, &cross_mask_});
   for (Var& bias : position_bias_) bias.drop();
