@@ -33,11 +33,11 @@ void interleaved_backward(Tape& tape, Node& node, Backprop& b) {
     const Tensor added = gradient_of_half();
     negative.reset();
   }
-  { const Tensor added = gradient_of_half(); }
+  const Tensor added = gradient_of_half();
   b.gradient.tensor.reset();
   Node& halves = tape.node(node.edges[0]);
-  halves.saved[0] = std::move(first);
-  halves.saved[1] = std::move(second);
+  halves.saved[0] = std::move(second);
+  halves.saved[1] = std::move(first);
 }
 
 constexpr std::uint64_t kNoCopy = UINT64_MAX;
@@ -63,7 +63,7 @@ void filled_backward(Tape& tape, Node& node, Backprop& b) {
   b.gradient.tensor.reset();
   Tensor second = tape.gradient(node.sizes[0]);
   b.out[0] = {.tensor = tape.gradient(node.sizes[1]), .layout = GradLayout::Heads};
-  drop({&first, &second});
+  drop({&second, &first});
   b.out[1].tensor = tape.gradient(node.sizes[3]);
 }
 
@@ -84,9 +84,11 @@ Var Transformer::interleaved(Var input) {
   tape_.save(node, 0, cosine_.tensor);
   tape_.save(node, 1, sine_.tensor);
   const auto turned = [&] {
-    const Var straight = tape_.make(half, width);
-    const Var across = tape_.make(half, width);
-    return tape_.make(half, width);
+    Var straight = tape_.make(half, width);
+    Var across = tape_.make(half, width);
+    Var sum = tape_.make(half, width);
+    drop({&straight, &across});
+    return sum;
   };
   const Var first = turned();
   const Var second = turned();
@@ -131,11 +133,11 @@ Var Transformer::latent_attention(const LayerWeights& own, std::size_t index, co
   const std::uint64_t rows = setup_.token_count();
   const std::uint64_t heads = model.head_count;
   const std::uint64_t plain = model.head_width() - model.rope_size;
-  const Var query = begin_parts(tape_, split_heads(tape_, latent_queries(own, input), viewable()),
-                                GradLayout::Heads);
+  Var query = begin_parts(tape_, split_heads(tape_, latent_queries(own, input), viewable()),
+                          GradLayout::Heads);
   Var query_plain = part_of(tape_, query, rows * heads * plain);
   Var query_turned = part_of(tape_, query, rows * heads * model.rope_size);
-  const Var latent = begin_parts(tape_, linear(tape_, input, rows, with_bias(own.key_low)));
+  Var latent = begin_parts(tape_, linear(tape_, input, rows, with_bias(own.key_low)));
   Var low = part_of(tape_, latent, rows * model.key_rank);
   Var key_turned = part_of(tape_, latent, rows * model.rope_size);
   low = norm_of_rows(low, own.key_norm, rows);
@@ -159,7 +161,9 @@ Var Transformer::latent_attention(const LayerWeights& own, std::size_t index, co
   Var key = filled_keys(key_plain, key_turned);
   key_plain.drop();
   Var mixed = attend(joint_query, key, value, weights);
-  return linear(tape_, std::move(mixed), rows, with_bias(own.output));
+  Var out = linear(tape_, std::move(mixed), rows, with_bias(own.output));
+  drop({&query_plain, &query, &query_turned, &latent, &low, &key_turned});
+  return out;
 }
 
 // Scores in four bytes, their sigmoids, the best groups of experts by their two best, and the best
@@ -179,32 +183,35 @@ Transformer::Routing Transformer::grouped_route(const LayerWeights& own, const V
     out.logits = matrix_product(tape_, std::move(exact), std::move(weight), rows);
   }
   const Var shares = activation_of_result(tape_, out.logits);
+  // Variables that live to the end, and what their graphs keep.
+  Var biased = tape_.make(scores, 4);
+  Var places, best, kept, is_hidden;
   {
-    Var biased = tape_.make(scores, 4);
-    Var best;
-    {
-      const Var values = tape_.make(groups * 2, 4);
-      const Var places = tape_.make(groups * 2, 8);
-      best = tape_.make(groups, 4);
-    }
-    Var kept;
-    {
-      const Var values = tape_.make(rows * kExpertGroups / 2, 4);
-      kept = tape_.make(rows * kExpertGroups / 2, 8);
-    }
-    const Var mask = tape_.make(groups, 4);
-    const Var allowed = tape_.make(scores, 4);
-    {
-      const Var is_allowed = tape_.make(scores, 1);
-      const Var is_hidden = tape_.make(scores, 1);
-      biased = tape_.make(scores, 4);
-    }
+    const Var values = tape_.make(groups * 2, 4);
+    places = tape_.make(groups * 2, 8);
+    best = tape_.make(groups, 4);
+  }
+  if (!tape_.grad_enabled()) places.drop();
+  {
+    const Var values = tape_.make(rows * kExpertGroups / 2, 4);
+    kept = tape_.make(rows * kExpertGroups / 2, 8);
+  }
+  Var mask = tape_.make(groups, 4);
+  Var allowed = tape_.make(scores, 4);
+  {
+    const Var is_allowed = tape_.make(scores, 1);
+    is_hidden = tape_.make(scores, 1);
+  }
+  biased = tape_.make(scores, 4);
+  if (!tape_.grad_enabled()) is_hidden.drop();
+  {
     const Var values = tape_.make(chosen, 4);
     out.experts = tape_.make(chosen, 8).tensor;
   }
   out.shares = chosen_shares(shares, &out.experts);
   divide_by_sum(&out.shares, true);
   out.shares = multiply_scalar(tape_, std::move(out.shares));
+  drop({&is_hidden, &biased, &places, &best, &kept, &mask, &allowed});
   return out;
 }
 

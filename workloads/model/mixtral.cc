@@ -150,8 +150,10 @@ void Transformer::divide_by_sum(Var* shares, bool has_epsilon) {
 }
 
 Var Transformer::mixtral_mlp(const LayerWeights& own, std::size_t index, const Var& hidden) {
-  const Var rows = view(tape_, hidden);
-  Routing routing = setup_.model.is_latent() ? grouped_route(own, rows) : mixtral_route(own, rows);
+  Var rows = view(tape_, hidden);
+  const bool is_latent = setup_.model.is_latent();
+  Routing routing = is_latent ? grouped_route(own, rows) : mixtral_route(own, rows);
+  if (is_latent) rows = view(tape_, hidden);  // the router has one of its own
   Var out;
   if (setup_.expert_loop) {
     out = mixtral_looped_experts(own, rows, routing, mixtral_draw_counts(index));
@@ -160,10 +162,15 @@ Var Transformer::mixtral_mlp(const LayerWeights& own, std::size_t index, const V
   } else {
     out = mixtral_sorted_experts(own, rows, routing);
   }
+  if (setup_.model.shared_ffn > 0) {
+    Var shared = shared_expert(own, hidden);
+    Var sum = add(tape_, out, shared);
+    shared.drop();
+    out = std::move(sum);
+  }
   routing.logits.drop();
   routing.shares.drop();
   routing.experts.reset();
-  if (setup_.model.shared_ffn > 0) out = add(tape_, std::move(out), shared_expert(own, hidden));
   return out;
 }
 
