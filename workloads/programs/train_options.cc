@@ -128,6 +128,8 @@ void read_offload(Parameters& parameters, TrainConfig* config) {
 
 void read_loss(Parameters& parameters, TrainConfig* config) {
   config->keeps_batch = parameters.flag("keep_batch", true);
+  parameters.refuse_if(config->is_scheduled() && !config->keeps_batch, "keep_batch",
+                       "1 where pp > 1: a schedule cuts a step's batch, and holds it", 0);
   const TransformerSetup& setup = config->setup;
   const bool is_causal = setup.model.family == ModelFamily::Gpt2 || setup.model.is_llama_like();
   if (config->is_megatron() || !is_causal) return;

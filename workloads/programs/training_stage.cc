@@ -36,6 +36,7 @@ void Training::end_schedule() {
 void Training::let_output_go() {
   const bool is_kept = config_.returns_outputs || config_.setup.parallel.chunks == 1;
   if (!config_.is_scheduled() || is_kept || !is_last()) return;
+  if (stage_outputs_.empty()) return;  // a loss in chunks makes none
   stage_outputs_.erase(stage_outputs_.begin());
 }
 
