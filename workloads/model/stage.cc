@@ -117,6 +117,8 @@ Var Transformer::recompute(const SegmentInput& segment) {
     out = attend_core(segment.inputs[0], segment.inputs[1], segment.inputs[2], &weights);
   }
   tape_.end_autocast();
+  for (Var& bias : position_bias_) bias.drop();
+  cross_bias_.drop();
   return out;
 }
 

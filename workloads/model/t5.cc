@@ -212,6 +212,16 @@ std::array<Var, 2> Transformer::t5_keys_and_values(const LayerWeights& own, cons
   return {std::move(key), std::move(value)};
 }
 
+// transformers lets the zeros of cross attention require a gradient where it checkpoints. Zeros and
+// gradient live as long as the loss's graph.
+void Transformer::let_bias_be_leaf(Var* bias) {
+  if (bias_leaf_ == 0) {
+    bias_leaf_ = tape_.add_parameter({.data = {}, .count = 0, .width = setup_.wide_bytes});
+  }
+  bias->edge = tape_.parameter(bias_leaf_).edge;
+  if (!tape_.recomputing()) old_zeros_ = std::exchange(zeros_, bias->tensor);
+}
+
 // `source`: what keys and values come from. `kept`: the block's variable, which holds the weights
 // of eager attention until the next one returns or the block ends.
 Var Transformer::t5_attention(const LayerWeights& own, const Var& input, const Var& source,
@@ -222,6 +232,7 @@ Var Transformer::t5_attention(const LayerWeights& own, const Var& input, const V
   auto [key, value] = t5_keys_and_values(own, source, what);
   if (what.makes_bias && what.is_cross) {
     *what.bias = tape_.make(what.queries * what.keys * setup_.model.head_count, query.width);
+    if (tape_.in_checkpoint() && !setup_.fused_attention) let_bias_be_leaf(what.bias);
   } else if (what.makes_bias) {
     *what.bias = t5_position_bias(own.position_bias, what.queries, what.keys, what.is_causal);
   }
@@ -249,7 +260,7 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
                    .makes_bias = index % layers == 0,
                    .cache_index = decodes ? static_cast<std::int64_t>(index) : -1,
                    .bias = &position_bias_[decodes ? 1 : 0],
-                   .mask = &mask_};
+                   .mask = decodes ? &mask_ : &encoder_mask_};
   Var branch = t5_attention(own, normed, normed, what, &weights);
   // The block's variable has the old states until a layer has returned.
   Var sum = add(tape_, hidden, t5_dropout(branch));
@@ -286,8 +297,8 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
 
 Var Transformer::t5_embed(const Tensor& tokens) {
   words_ = embedding(tape_, tokens, setup_.token_count(), word_table_, setup_.model.hidden);
-  mask_ = cross_mask_ = Var();
-  if (setup_.training && given_mask_) mask_ = t5_padding_mask(setup_.sequence);
+  mask_ = encoder_mask_ = cross_mask_ = Var();
+  if (setup_.training && given_mask_) encoder_mask_ = t5_padding_mask(setup_.sequence);
   return t5_dropout(words_);
 }
 
@@ -295,7 +306,7 @@ Var Transformer::t5_embed(const Tensor& tokens) {
 Var Transformer::t5_finish(Var hidden, std::size_t norm, std::uint64_t rows) {
   hidden = t5_norm(hidden, norm, rows);
   hidden = t5_dropout(std::move(hidden));
-  drop({&mask_, &words_, &cross_mask_});
+  drop({&mask_, &encoder_mask_, &words_, &cross_mask_});
   for (Var& bias : position_bias_) bias.drop();
   cross_bias_.drop();
   return hidden;

@@ -206,6 +206,8 @@ class Tape {
   // Operators between these two are recomputed in the backward instead of saving.
   void begin_segment(SegmentInput input);
   void end_segment() { segment_open_ = -1; }
+  [[nodiscard]] bool in_checkpoint() const { return segment_open_ >= 0 || recomputing_; }
+  [[nodiscard]] bool recomputing() const { return recomputing_; }
   // A reentrant checkpoint instead: nothing in between records; one node runs it again, forward and
   // backward, from `input`.
   void begin_reentrant(SegmentInput segment, const Var& input);

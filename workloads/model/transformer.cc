@@ -170,6 +170,10 @@ std::vector<std::size_t> Transformer::trained_parameters() {
 }
 
 void Transformer::end_graph() {
+  if (bias_leaf_ > 0) {
+    old_zeros_.reset();
+    tape_.parameters()[bias_leaf_].gradient.reset();
+  }
   if (lora_.rank == 0 || graph_inputs_.size() < 2) return;
   tape_.parameters()[input_leaf_].gradient.reset();
   graph_inputs_.erase(graph_inputs_.begin());
@@ -209,7 +213,7 @@ std::vector<Tensor> Transformer::shared_inputs(bool has_near, bool has_whole) co
     }
   };
   // Blocks with a window have masks of their own, and Gemma's rotations, too.
-  if (has_whole) take({&mask_.tensor});
+  if (has_whole) take({&mask_.tensor, &encoder_mask_.tensor});
   if (has_whole || !setup_.model.gemma) take({&sine_.tensor, &cosine_.tensor});
   if (has_near) take({&window_mask_.tensor, &window_sine_.tensor, &window_cosine_.tensor});
   take({&positions_, &position_bias_[0].tensor, &position_bias_[1].tensor, &condition_.tensor,

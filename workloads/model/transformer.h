@@ -142,6 +142,7 @@ class Transformer {
 
  private:
   void keep_output(const Tensor& logits);
+  void let_bias_be_leaf(Var* bias);
   // Both matrices of an adapter; of a product without one both are 0.
   struct Adapter {
     std::size_t low = 0, high = 0;
@@ -364,6 +365,8 @@ class Transformer {
   bool slides_ = false;    // it has a window
   std::size_t word_table_ = 0, position_table_ = 0, type_table_ = 0, embedding_norm_ = 0;
   bool is_fully_sharded_ = false, casts_scale_ = false, has_narrow_buffers_ = false;
+  std::size_t bias_leaf_ = 0;   // T5: of cross attention that is checkpointed
+  Tensor zeros_, old_zeros_;    // which is this forward's, and the last one's
   std::size_t input_leaf_ = 0;  // adapters: the embedding's output asks for a gradient itself
   std::size_t final_norm_ = 0, head_ = 0, head_bias_ = 0;
   std::size_t transform_ = 0, transform_norm_ = 0, encoder_norm_ = 0;
@@ -381,7 +384,7 @@ class Transformer {
   Var words_, position_rows_, mask_, cosine_, sine_;
   Var window_mask_, window_cosine_, window_sine_;  // of blocks with a window
   std::array<Var, 2> position_bias_;               // T5's encoder's, decoder's
-  Var cross_bias_, cross_mask_, encoded_;
+  Var encoder_mask_, cross_bias_, cross_mask_, encoded_;
   Tensor positions_, decoder_tokens_;
   Conditions conditions_;
   std::unique_ptr<Transformer> tower_;  // LLaVA: its ViT
