@@ -1,6 +1,7 @@
 // What a forward and backward depend on besides the model: lengths, types, kind of attention.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -119,6 +120,10 @@ struct TransformerSetup {
   [[nodiscard]] std::uint64_t key_count() const { return context == 0 ? sequence : context; }
   [[nodiscard]] bool has_dropout() const {
     return training && !evaluating && !model.is_llama_like() && model.image == 0;
+  }
+  // Ranks that share the table of words; of those that only answer, where it is the head, too.
+  [[nodiscard]] std::uint64_t word_ranks() const {
+    return std::max(parallel.tensor, model.tied_head ? head_ranks : 1);
   }
   [[nodiscard]] std::uint64_t token_count() const { return batch * sequence; }
   // Tokens that this rank has between the parallel regions.

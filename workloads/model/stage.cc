@@ -1,7 +1,6 @@
 // Where Transformer's layers meet parallel ranks and checkpoints: the borders of tensor parallel
 // regions, attention over shared sequences, the input of later pipeline stages, the attention core
 // as a checkpoint of its own, and the recomputation of segments.
-#include <algorithm>
 #include <utility>
 
 #include "workloads/model/ring_attention.h"
@@ -26,8 +25,7 @@ Var Transformer::into_product(Var input) {
 Var Transformer::embed_words(const Tensor& tokens) {
   const ModelShape& model = setup_.model;
   const std::uint64_t rows = setup_.token_count();
-  const std::uint64_t ranks =
-      std::max(setup_.parallel.tensor, model.tied_head ? setup_.head_ranks : 1);
+  const std::uint64_t ranks = setup_.word_ranks();
   if (ranks == 1) return embedding(tape_, tokens, rows, word_table_, model.hidden);
   Var outside, own;
   {
@@ -69,7 +67,7 @@ Var Transformer::attend_in_ring(const Var& query, Var key, Var value) {
   const ModelShape& model = setup_.model;
   const ParallelSetup& parallel = setup_.parallel;
   // With one head of keys, heads come before tokens already.
-  if (model.kv_head_count == parallel.tensor) key.heads_first = value.heads_first = true;
+  if (has_one_key_head()) key.heads_first = value.heads_first = true;
   // DTensor makes a number once, before the first of a job's casts of its gradients.
   const bool is_last = forward_index_ == 1 && block_ + 1 == setup_.own_layer_count();
   Var out =

@@ -366,7 +366,7 @@ class Transformer {
   std::size_t word_table_ = 0, position_table_ = 0, type_table_ = 0, embedding_norm_ = 0;
   bool is_fully_sharded_ = false, casts_scale_ = false, has_narrow_buffers_ = false;
   std::size_t bias_leaf_ = 0;   // T5: of cross attention that is checkpointed
-  Tensor zeros_, old_zeros_;    // which is this forward's, and the last one's
+  Tensor zeros_, old_zeros_;    // that bias in this forward, and in the last one
   std::size_t input_leaf_ = 0;  // adapters: the embedding's output asks for a gradient itself
   std::size_t final_norm_ = 0, head_ = 0, head_bias_ = 0;
   std::size_t transform_ = 0, transform_norm_ = 0, encoder_norm_ = 0;

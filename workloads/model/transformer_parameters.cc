@@ -1,5 +1,4 @@
 // A transformer's parameters, in the order in which its modules register them (transformer.h).
-#include <algorithm>
 #include <utility>
 
 #include "workloads/model/quantized.h"
@@ -197,10 +196,7 @@ void Transformer::make_parameters() {
   if (tower_) make_tower_parameters();
   first_own_ = tape_.parameters().size();
   const std::uint64_t h = model.hidden;
-  // Ranks share the words, those that answer only with a head that is the table.
-  const std::uint64_t sharing =
-      std::max(setup_.parallel.tensor, model.tied_head ? setup_.head_ranks : 1);
-  const std::uint64_t words = (model.vocabulary + sharing - 1) / sharing;
+  const std::uint64_t words = (model.vocabulary + setup_.word_ranks() - 1) / setup_.word_ranks();
   if (setup_.parallel.is_first()) {
     word_table_ = add_weight(words * h, words);
     tape_.parameters()[word_table_].cuts_gradient = setup_.parallel.tensor > 1;

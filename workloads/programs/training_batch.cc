@@ -25,7 +25,7 @@ void Training::make_batch() {
   }
 }
 
-// Latents, their noise, times and classes replace those of the last step one by one.
+// Words, mask, labels and positions of so many micro batches, beside those of the last step.
 void Training::make_texts(Pass* pass, std::uint64_t micro_batches) {
   const Transformer::InputSizes sizes = model_->input_sizes();
   const std::uint64_t input_bytes = sizes.input_bytes * micro_batches;
@@ -56,6 +56,7 @@ void Training::cut_batch() {
   own.labels = whole_.labels;
 }
 
+// Latents, their noise, times and classes replace those of the last step one by one.
 void Training::make_noisy_batch(const Transformer::InputSizes& sizes) {
   Pass& own = pass();
   own.tokens = tape().activation(sizes.input_bytes);
