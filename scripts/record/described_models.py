@@ -109,6 +109,12 @@ def make_model(keys):
     return deepseek(keys, common) if keys.family == "deepseek" else llama_like(keys, common)
 
 
+def without_data(keys):
+    import torch
+    with torch.device("meta"):
+        return make_model(keys).to(dtype=dtype_of(keys))
+
+
 def narrowed(keys, model):
     """Products of the blocks with fewer than sixteen bits."""
     bits = {"none": 0, "int8": 8, "int4": 4}[keys.word("quantize", "none")]

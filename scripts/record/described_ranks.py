@@ -5,7 +5,7 @@ import math
 import os
 
 import described_tensor
-from described_models import dtype_of, make_model
+from described_models import dtype_of, make_model, without_data
 from references import context, lone_rank
 
 
@@ -89,16 +89,12 @@ def replicated(keys, model):
 
 def device_model(keys, prepare):
     """The rank's model. `prepare` gets the model before it is wrapped."""
-    import torch
     if keys.number("tp", 1) > 1:
         return described_tensor.shared(keys)
-    dtype = dtype_of(keys)
     fsdp, is_deferred = keys.number("fsdp", 2 if keys.number("cp", 1) > 1 else 0), keys.word("initialize", "deferred") == "deferred"
     if fsdp == 2 and is_deferred:
-        with torch.device("meta"):
-            model = make_model(keys).to(dtype=dtype)
-        return sharded(keys, prepare(model.train())).to_empty(device="cuda")
-    model = prepare(make_model(keys).to("cuda", dtype).train())
+        return sharded(keys, prepare(without_data(keys).train())).to_empty(device="cuda")
+    model = prepare(make_model(keys).to("cuda", dtype_of(keys)).train())
     if keys.number("dp", 1) * keys.number("cp", 1) == 1:
         return model
     return {0: replicated, 1: flattened, 2: sharded}[fsdp](keys, model)

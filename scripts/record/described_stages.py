@@ -5,10 +5,14 @@ import record_pytorch
 from described_models import checkpoint, dtype_of, make_model
 
 
+def is_autocast(keys):
+    return keys.word("precision", "bf16_autocast") == "bf16_autocast"
+
+
 def part_of(keys, stage, stages):
     """The stage's blocks, with the table of words before the first ones and the head behind the last ones."""
     import torch
-    casts = keys.word("precision", "bf16_autocast") == "bf16_autocast"
+    casts = is_autocast(keys)
     whole = make_model(keys)
     inner, count = whole.model, keys.number("layers") // stages
     given = keys.numbers("stage_layers", "0")
@@ -40,7 +44,7 @@ def stage_of(keys, part, stage, stages):
     import torch
     from torch.distributed.pipelining import PipelineStage
     dtype = dtype_of(keys) or torch.float32
-    casts = keys.word("precision", "bf16_autocast") == "bf16_autocast"
+    casts = is_autocast(keys)
     batch, length, hidden, vocabulary = (keys.number(key) for key in ("batch", "seq", "hidden", "vocabulary"))
     # Shapes are given, so that no stage asks another.
     given = torch.empty(batch, length, dtype=torch.int64, device="meta") if stage == 0 else \

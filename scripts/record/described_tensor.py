@@ -1,6 +1,6 @@
 """A rank of many that share every product: a model of transformers with the plan of PyTorch's tensor parallel tutorial. The other ranks
 are not there."""
-from described_models import checkpoint, dtype_of, make_model
+from described_models import checkpoint, without_data
 
 
 def plan_of_block(shares_tokens):
@@ -18,15 +18,17 @@ def plan_of_block(shares_tokens):
     return plan
 
 
-def shared(keys):
-    import torch
+def mesh_of(keys):
     from torch.distributed.device_mesh import init_device_mesh
+    return init_device_mesh("cuda", (keys.number("tp"),), mesh_dim_names=("tp",))
+
+
+def shared(keys):
     from torch.distributed.tensor import Replicate, Shard
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
-    mesh, shares_tokens = init_device_mesh("cuda", (keys.number("tp"),), mesh_dim_names=("tp",)), bool(keys.number("sp"))
+    mesh, shares_tokens = mesh_of(keys), bool(keys.number("sp"))
     tokens = Shard(1) if shares_tokens else Replicate()
-    with torch.device("meta"):
-        model = make_model(keys).to(dtype=dtype_of(keys)).train()
+    model = without_data(keys).train()
     checkpoint(keys, model)
     plan = {"model.embed_tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=tokens),
             "lm_head": ColwiseParallel(input_layouts=tokens, output_layouts=Replicate())}
@@ -40,12 +42,9 @@ def shared(keys):
 
 def answering(keys):
     """A rank's part by transformers' own plan."""
-    import torch
-    from torch.distributed.device_mesh import init_device_mesh
     from transformers.distributed.tensor_parallel import apply_tensor_parallelism
-    mesh = init_device_mesh("cuda", (keys.number("tp"),), mesh_dim_names=("tp",))
-    with torch.device("meta"):
-        model = make_model(keys).to(dtype=dtype_of(keys))
+    mesh = mesh_of(keys)
+    model = without_data(keys)
     model = apply_tensor_parallelism(model, mesh)
     if keys.number("tied"):
         model.lm_head.weight = None  # else there would be two

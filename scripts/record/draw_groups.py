@@ -1,7 +1,7 @@
 """Draws ranks in groups: states shared by PyTorch's ZeroRedundancyOptimizer, replicas of shards, shared sequences, stages,
 products cut by heads and columns."""
 
-from draw_parts import TRAINED, draw_answers, draw_loop, draw_shape, maybe
+from draw_parts import draw_answers, draw_loop, draw_rank_shape, draw_shape, drawn_recipe, maybe
 
 
 def draw_group_keys(draw, family, keys):
@@ -60,13 +60,8 @@ def cut_by_ranks(draw, keys):
 
 def draw_groups(draw):
     """Ranks in groups: states shared by ZeroRedundancyOptimizer, replicas of shards, shared sequences."""
-    model = draw.choice(TRAINED)
-    family, keys = draw_shape(draw, model)
-    keys.update(batch=draw.choice([1, 2, 4]), seq=draw.choice([64, 100, 128, 255, 256]))
-    if family == "t5":
-        keys["target"] = draw.choice([16, 40, 64])
-    keys.update(steps=3, precision=draw.choice(["fp32", "bf16", "bf16_autocast"]), optimizer=draw.choice(["adamw", "adamw_fused", "sgd_momentum"]),
-                attention=draw.choice(["fused", "fused", "eager"]))
+    model, family, keys = draw_rank_shape(draw)
+    keys.update(steps=3, **drawn_recipe(draw))
     if family != "bert":
         keys["kv_cache"] = "none"
     draw_group_keys(draw, family, keys)
@@ -81,8 +76,7 @@ def draw_stages(draw):
     model = draw.choice(["llama-3-8b", "qwen2.5-0.5b", "qwen3-0.6b"])
     _, keys = draw_shape(draw, model)
     keys.update(batch=draw.choice([1, 2, 4]), seq=draw.choice([33, 64, 100, 128, 256]), steps=3, kv_cache="none",
-                precision=draw.choice(["fp32", "bf16", "bf16_autocast"]), optimizer=draw.choice(["adamw", "adamw_fused", "sgd_momentum"]),
-                attention=draw.choice(["fused", "fused", "eager"]))
+                **drawn_recipe(draw))
     draw_stage_keys(draw, keys)
     maybe(draw, 0.4, keys, checkpoint="full")
     maybe(draw, 0.3, keys, clip=1)

@@ -3,7 +3,7 @@ import random
 
 from draw_groups import draw_cut, draw_groups, draw_stages
 from draw_narrow import draw_liger, draw_narrow
-from draw_parts import GENERATING, TRAINED, draw_loop, draw_shape, maybe
+from draw_parts import GENERATING, TRAINED, draw_loop, draw_rank_shape, draw_shape, maybe
 from draw_sized import draw_sized, widened
 
 
@@ -119,11 +119,7 @@ def draw_ways(draw):
 
 def draw_ranks(draw):
     """One of several ranks that share data, and with fsdp the model."""
-    model = draw.choice(TRAINED)
-    family, keys = draw_shape(draw, model)
-    keys.update(batch=draw.choice([1, 2, 4]), seq=draw.choice([64, 100, 128, 255, 256]))
-    if family == "t5":
-        keys["target"] = draw.choice([16, 40, 64])
+    model, family, keys = draw_rank_shape(draw)
     ranks = draw.choice([2, 3, 4, 8])
     keys.update(steps=3, optimizer=draw.choice(["adamw", "adamw_fused", "sgd_momentum"]), attention=draw.choice(["fused", "fused", "eager"]),
                 kv_cache="none", dp=ranks, rank=draw.randrange(ranks), fsdp=draw.choice([0, 1, 2, 2]))

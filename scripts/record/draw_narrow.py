@@ -1,6 +1,6 @@
 """Draws jobs whose products have fewer than sixteen bits, and jobs with Liger-Kernel's operators."""
 
-from draw_parts import draw_answers, draw_loop, draw_shape, maybe
+from draw_parts import draw_answers, draw_loop, draw_shape, drawn_recipe, maybe
 
 
 def draw_narrow_weights(draw, keys):
@@ -29,8 +29,7 @@ def draw_narrow(draw):
         draw_narrow_weights(draw, keys)
         return f"infer:{model}", {**keys, "padding": draw.choice([0, 1])}
     keys.update(batch=draw.choice([1, 2, 4]), seq=draw.choice([33, 64, 100, 128, 255]), steps=4, kv_cache="none",
-                precision=draw.choice(["fp32", "bf16", "bf16_autocast"]), optimizer=draw.choice(["adamw", "adamw_fused", "sgd_momentum"]),
-                attention=draw.choice(["fused", "fused", "eager"]))
+                **drawn_recipe(draw))
     if kind == "float8":
         draw_float8(draw, keys)
         maybe(draw, 0.4, keys, checkpoint="full")

@@ -21,6 +21,21 @@ def draw_shape(draw, model):
     return family, keys
 
 
+def draw_rank_shape(draw):
+    """A model that ranks train, with its lengths."""
+    model = draw.choice(TRAINED)
+    family, keys = draw_shape(draw, model)
+    keys.update(batch=draw.choice([1, 2, 4]), seq=draw.choice([64, 100, 128, 255, 256]))
+    if family == "t5":
+        keys["target"] = draw.choice([16, 40, 64])
+    return model, family, keys
+
+
+def drawn_recipe(draw):
+    return {"precision": draw.choice(["fp32", "bf16", "bf16_autocast"]), "optimizer": draw.choice(["adamw", "adamw_fused", "sgd_momentum"]),
+            "attention": draw.choice(["fused", "fused", "eager"])}
+
+
 def maybe(draw, share, keys, **more):
     keys.update(more if draw.random() < share else {})
 

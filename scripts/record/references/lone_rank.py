@@ -37,26 +37,21 @@ def join(rank, size):
         setattr(LoneRank, name, operation)
     for name in ("send", "recv"):  # in a batch, as pipelines call them, NCCL's hold nothing
         setattr(LoneRank, name, lambda *_, **__: Operation())
-    def gathered(given, count, _):
-        out = given.new_empty((given.shape[0] * count, *given.shape[1:]))
-        torch._C._distributed_c10d._register_work(out, Operation(given))
-        return out
+    def functional(result):
+        def run(given, *options):
+            out = result(given, *options)
+            torch._C._distributed_c10d._register_work(out, Operation(given))
+            return out
+        return run
 
-    def scattered(given, _, count, __):
-        out = given.new_empty((given.shape[0] // count, *given.shape[1:]))
-        torch._C._distributed_c10d._register_work(out, Operation(given))
-        return out
-
-    def summed(given, *_):
-        out = given.clone(memory_format=torch.contiguous_format)
-        torch._C._distributed_c10d._register_work(out, Operation(given))
-        return out
+    def of_rows(given, count):
+        return given.new_empty((count, *given.shape[1:]))
 
     # Functional ones, which PyTorch 2.11 asks of C++ groups alone.
     library = torch.library.Library("_c10d_functional", "IMPL")
-    library.impl("all_gather_into_tensor", gathered, "CUDA")
-    library.impl("reduce_scatter_tensor", scattered, "CUDA")
-    library.impl("all_reduce", summed, "CUDA")
+    library.impl("all_gather_into_tensor", functional(lambda given, count, _: of_rows(given, given.shape[0] * count)), "CUDA")
+    library.impl("reduce_scatter_tensor", functional(lambda given, _, count, __: of_rows(given, given.shape[0] // count)), "CUDA")
+    library.impl("all_reduce", functional(lambda given, *_: given.clone(memory_format=torch.contiguous_format)), "CUDA")
     torch.distributed.Backend.register_backend("lone", lambda options, _: LoneRank(options.group_rank, options.group_size),
                                                extended_api=True, devices=["cuda"])
     torch.distributed.init_process_group("lone", store=torch.distributed.HashStore(), rank=rank, world_size=size)
