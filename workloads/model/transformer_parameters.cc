@@ -1,6 +1,7 @@
 // A transformer's parameters, in the order in which its modules register them (transformer.h).
 #include <utility>
 
+#include "base/divided_up.h"
 #include "workloads/model/quantized.h"
 #include "workloads/model/transformer.h"
 
@@ -196,7 +197,7 @@ void Transformer::make_parameters() {
   if (tower_) make_tower_parameters();
   first_own_ = tape_.parameters().size();
   const std::uint64_t h = model.hidden;
-  const std::uint64_t words = (model.vocabulary + setup_.word_ranks() - 1) / setup_.word_ranks();
+  const std::uint64_t words = divided_up(model.vocabulary, setup_.word_ranks());
   if (setup_.parallel.is_first()) {
     word_table_ = add_weight(words * h, words);
     tape_.parameters()[word_table_].cuts_gradient = setup_.parallel.tensor > 1;
