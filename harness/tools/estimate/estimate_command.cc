@@ -22,6 +22,8 @@
 #include "harness/tools/estimate/estimate.h"
 #include "harness/tools/estimate/estimate_print.h"
 #include "workloads/model_config/model_config.h"
+#include "workloads/programs/train_options.h"
+#include "workloads/trace/parameters.h"
 #include "workloads/trace/summary.h"
 
 namespace allocmark {
@@ -55,18 +57,19 @@ bool is_one_generator(const std::string& workload, std::string_view generator) {
   return workload.starts_with(generator) && workload.find_first_of(" +") == std::string::npos;
 }
 
+// A rank of DistributedDataParallel whose text leaves the question open.
+bool may_hold_buckets(const std::string& workload) {
+  if (!is_one_generator(workload, "train:")) return false;
+  Parameters parameters(workload);
+  const DataParallelKind kind = read_train_config(parameters).data_parallel.kind;
+  return kind == DataParallelKind::Ddp && parameters.given("holds_buckets") == nullptr;
+}
+
 // DDP's ranks whose steps are short may have two sets of buckets. Empty for other jobs.
 std::string held_buckets_note(const EstimateSpec& spec, std::uint64_t live_bytes) {
-  const bool has_ranks = spec.workload.find(",dp=") != std::string::npos;
-  if (!is_one_generator(spec.workload, "train:") || !has_ranks) return "";
-  std::uint64_t held_bytes = 0;
-  try {
-    held_bytes =
-        summarize(*open_workload_with_kernels(spec.workload + ",holds_buckets=1", spec.seed))
-            .requested_bytes_peak;
-  } catch (const UsageError&) {
-    return "";  // no such key: the ranks share the model in another way
-  }
+  if (!may_hold_buckets(spec.workload)) return "";
+  const auto events = open_workload_with_kernels(spec.workload + ",holds_buckets=1", spec.seed);
+  const std::uint64_t held_bytes = summarize(*events).requested_bytes_peak;
   if (held_bytes <= live_bytes) return "";
   return fmt::format(
       "with NCCL and steps below a tenth of a second, the first buckets of gradients may stand "
