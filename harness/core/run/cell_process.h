@@ -24,7 +24,7 @@ struct Packed<CellSpec> {
 
 // How to start the cell: this program again, with the CUDA runtime that the device needs in front.
 [[nodiscard]] ChildCommand cell_command(const CellSpec& spec, const std::string& program_path,
-                                        const JobEnvironment& environment = {});
+                                        JobEnvironment environment = {});
 
 // Of a cell of which there is nothing but the reason for that.
 [[nodiscard]] CellResult without_result(const CellSpec& spec, std::string reason,
