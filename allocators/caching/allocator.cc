@@ -7,8 +7,6 @@
 namespace allocmark::caching {
 namespace {
 
-std::int64_t signed_bytes(std::uint64_t bytes) { return static_cast<std::int64_t>(bytes); }
-
 std::optional<std::uint64_t> limit_of(Driver& driver, const Settings& settings,
                                       std::uint64_t limit_bytes) {
   if (limit_bytes > 0) return limit_bytes;
@@ -40,7 +38,9 @@ std::optional<std::uint64_t> CachingAllocator::allocate(std::uint64_t size_bytes
   return address;
 }
 
-std::optional<std::uint64_t> CachingAllocator::serve(std::uint64_t size_bytes, Stream stream) {
+// With all that a hit calls in one function: what is rarely called has noinline (allocator.h).
+[[gnu::flatten]] std::optional<std::uint64_t> CachingAllocator::serve(std::uint64_t size_bytes,
+                                                                      Stream stream) {
   if (!events_.empty()) process_events();
   Request request = make_request(size_bytes, stream);
   if (collects_garbage()) ++request.home->pool->probe_count;
@@ -162,7 +162,7 @@ std::uint64_t CachingAllocator::hand_out(Block* block, const Request& request) {
   return block->address;
 }
 
-bool CachingAllocator::deallocate(std::uint64_t address) {
+[[gnu::flatten]] bool CachingAllocator::deallocate(std::uint64_t address) {
   const PointerMap::Found found = heap_.allocated.look_up(address);
   Block* block = found.block;
   if (block == nullptr) return false;

@@ -129,16 +129,16 @@ class CachingAllocator {
   [[nodiscard]] bool collects_garbage() const {
     return limit_bytes_.has_value() && settings_.garbage_collection_threshold > 0;
   }
-  [[nodiscard]] Block* obtain(Request& request);
+  [[nodiscard, gnu::noinline]] Block* obtain(Request& request);
   [[nodiscard]] bool must_reject(const Request& request) const;
   [[nodiscard]] Block* ask_device(const Request& request, Attempt attempt);
   [[nodiscard]] Block* take_cached(SortedBlocks::Position position, const Request& request);
-  [[nodiscard]] Block* take_new(Block* block, const Request& request);
+  [[nodiscard, gnu::noinline]] Block* take_new(Block* block, const Request& request);
   void count_taken(const Block& block, std::uint64_t taken_bytes);
   [[nodiscard]] std::uint64_t hand_out(Block* block, const Request& request);
   void free_if_unused(Block* block);
-  void process_events();
-  void note_failure(const Request& request);
+  [[gnu::noinline]] void process_events();
+  [[gnu::noinline]] void note_failure(const Request& request);
 
   void collect_garbage();
   [[nodiscard]] bool release_oversize(const Request& request);
@@ -151,14 +151,14 @@ class CachingAllocator {
     std::uint64_t id = 0;
     std::optional<Stream> stream{};
   };
-  [[nodiscard]] Pool& pool_of_scopes(PoolKind kind, Stream stream);
+  [[nodiscard, gnu::noinline]] Pool& pool_of_scopes(PoolKind kind, Stream stream);
   [[nodiscard]] PrivatePool& used_pool(std::uint64_t id, const char* call);
   // Whether everything waits as in a capture.
   [[nodiscard]] bool captures() const {
     return settings_.rules->pools_capture ? !scopes_.empty() : on_captured_stream_;
   }
   [[nodiscard]] std::optional<std::uint64_t> serve(std::uint64_t size_bytes, Stream stream);
-  void wait_for_uses(Block* block);
+  [[gnu::noinline]] void wait_for_uses(Block* block);
   void note_capture_use(Block* block, Stream stream);
   void forget_capture_uses(Block* block);
   void end_deferral(const PrivatePool* pool);

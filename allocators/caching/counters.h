@@ -15,6 +15,10 @@ namespace allocmark::caching {
 
 enum class PoolKind : std::uint8_t { Small, Large };
 
+[[nodiscard]] constexpr std::int64_t signed_bytes(std::uint64_t bytes) {
+  return static_cast<std::int64_t>(bytes);
+}
+
 class Stat {
  public:
   // Values that another allocator counted; only current and peak are known.

@@ -10,8 +10,6 @@ namespace {
 
 PoolKind kind_of(const Block* block) { return block->home->pool->kind; }
 
-std::int64_t signed_bytes(std::uint64_t bytes) { return static_cast<std::int64_t>(bytes); }
-
 // Whether the two neighbours, the second of which may be null, are unused and of a kind.
 bool can_join(const Block& into, const Block* from) {
   return from != nullptr && from->is_unused() && from->mapped == into.mapped;

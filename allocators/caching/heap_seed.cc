@@ -9,12 +9,6 @@
 #include "base/assert.h"
 
 namespace allocmark::caching {
-namespace {
-
-std::int64_t signed_bytes(std::uint64_t bytes) { return static_cast<std::int64_t>(bytes); }
-
-}  // namespace
-
 void Heap::adopt(const std::vector<SegmentInfo>& segments) {
   // One expandable segment for each pool and stream; the snapshot shows its mapped ranges.
   std::map<std::tuple<std::uint64_t, Stream, PoolKind>, std::vector<SegmentInfo>> expandable;

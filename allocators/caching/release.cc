@@ -147,7 +147,7 @@ bool take_word(std::string_view* text, std::string_view word) {
 }
 
 // Digits at the front.
-std::optional<int> take_number(std::string_view* text) {
+std::optional<int> take_digits(std::string_view* text) {
   int value = 0;
   const auto [stop, error] = std::from_chars(text->data(), text->data() + text->size(), value);
   if (error != std::errc() || value < 0) return std::nullopt;
@@ -162,13 +162,13 @@ std::optional<WrittenRelease> take_apart(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(" =@-_~"), text.size()));
   take_word(&text, "v");
   const std::string_view from = text;
-  const std::optional<int> major = take_number(&text);
+  const std::optional<int> major = take_digits(&text);
   if (major != 2 || !take_word(&text, ".")) return std::nullopt;
-  const std::optional<int> minor = take_number(&text);
+  const std::optional<int> minor = take_digits(&text);
   if (!minor) return std::nullopt;
   if (text.size() > 1 && text[0] == '.' && is_digit(text[1])) {
     text.remove_prefix(1);
-    static_cast<void>(take_number(&text));
+    static_cast<void>(take_digits(&text));
   }
   WrittenRelease written{.minor = *minor,
                          .number = std::string(from.substr(0, from.size() - text.size()))};

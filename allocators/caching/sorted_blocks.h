@@ -78,8 +78,8 @@ class SortedBlocks {
   // The first chunk that does not end before the block, else the last.
   [[nodiscard]] std::size_t chunk_for(std::uint64_t rank, const Block& block) const;
   void note_end(std::size_t chunk);
-  void split(std::size_t chunk);
-  void drop_or_join(std::size_t chunk);
+  [[gnu::noinline]] void split(std::size_t chunk);
+  [[gnu::noinline]] void drop_or_join(std::size_t chunk);
   std::unique_ptr<Chunk> make_chunk();
 
   std::vector<std::unique_ptr<Chunk>> chunks_;  // never empty; only a single one may hold nothing

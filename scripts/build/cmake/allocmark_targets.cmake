@@ -49,8 +49,8 @@ endfunction()
 # allocmark_room(SOURCES file... UNTIMED file... COMMANDS name... JOBS name... USES room... LIBS target... [TOGETHER | WARM | COLD]):
 # the room of this folder as a library. Its target is named after its path, allocmark_harness_core_replay. The program has its
 # COMMANDS and JOBS: for size and size these are kSizeCommand and kSizeJob. USES are the rooms it may include:
-# scripts/check/rooms.py holds the code to them. Files of a room whose calls are timed are compiled one by one, so that they stay as
-# the preset dev tests them; no timed call passes through its UNTIMED files, nor through a COLD or WARM room
+# scripts/check/rooms.py holds the code to them. Files of a room whose calls are timed are compiled one by one, but those of
+# allocators/caching; no timed call passes through its UNTIMED files, nor through a COLD or WARM room
 # (allocmark_units.cmake). The files of a TOGETHER room are compiled as one.
 function(allocmark_room)
   cmake_parse_arguments(arg "COLD;WARM;TOGETHER" "" "SOURCES;UNTIMED;COMMANDS;JOBS;USES;LIBS" ${ARGN})
