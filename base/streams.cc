@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <utility>
 
 #include <fmt/format.h>

@@ -5,7 +5,6 @@
 #include <tuple>
 
 #include "allocators/caching/heap.h"
-#include "allocators/caching/sizes.h"
 #include "base/assert.h"
 
 namespace allocmark::caching {

@@ -10,7 +10,6 @@
 #include <system_error>
 
 #include "allocators/plugins/torch_plugin/plugin.h"
-#include "base/error.h"
 #include "base/input_file.h"
 
 namespace allocmark {

@@ -16,7 +16,6 @@
 #include "harness/core/device/card_names.h"
 #include "harness/shell/command_text.h"
 #include "harness/shell/help_formatter.h"
-#include "harness/shell/options.h"
 #include "harness/shell/parse_error.h"
 #include "results/utf8.h"
 

@@ -1,7 +1,7 @@
 // See command_text.h.
 #include "harness/shell/command_text.h"
-#include "harness/shell/options.h"
 
+#include <CLI/App.hpp>
 #include <algorithm>
 #include <map>
 #include <string_view>

@@ -2,13 +2,13 @@
 #include "harness/shell/output_path.h"
 
 #include <unistd.h>
+#include <CLI/App.hpp>
 
 #include <filesystem>
 #include <system_error>
 
 #include <fmt/format.h>
 #include "base/error.h"
-#include "harness/shell/options.h"
 
 namespace allocmark {
 

@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "harness/shell/help_formatter.h"
-#include "harness/shell/options.h"
 #include "harness/shell/registry.h"
 #include "harness/shell/stray_word.h"
 

@@ -17,7 +17,6 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
 #include "results/columns/columns.h"
 #include "results/compare/compare_conclude.h"
 #include "results/compare/compare_environment.h"
@@ -29,7 +28,6 @@
 #include "results/compare/timed_numbers.h"
 #include "results/compare/two_runs.h"
 #include "results/derived.h"
-#include "results/statistics/percentile.h"
 #include "results/statistics/shift.h"
 
 namespace allocmark {

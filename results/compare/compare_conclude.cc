@@ -8,8 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
-
 namespace allocmark {
 namespace {
 

@@ -17,7 +17,6 @@
 #include "results/compare/known_cells.h"
 #include "results/compare/side_cells.h"
 #include "results/derived.h"
-#include "results/statistics/percentile.h"
 #include "results/statistics/shift.h"
 
 namespace allocmark {

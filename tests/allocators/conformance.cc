@@ -8,7 +8,6 @@
 #include <exception>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tests/support/device_probe.h"

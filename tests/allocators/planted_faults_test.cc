@@ -3,7 +3,6 @@
 // none.
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>

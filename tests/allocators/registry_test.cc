@@ -1,5 +1,4 @@
 // Goal: allocators are found by name, and a misspelled name leads to the right one.
-#include <algorithm>
 #include <set>
 #include <string>
 #include <string_view>

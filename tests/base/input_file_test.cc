@@ -1,7 +1,6 @@
 // Goal: no path makes a reader hang, read without end or read what was not meant.
 #include "base/input_file.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

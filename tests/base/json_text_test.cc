@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/error.h"
 #include "tests/catch.h"
 
 using namespace allocmark;

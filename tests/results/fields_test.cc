@@ -1,7 +1,6 @@
 // Goal: the published schema and the published definitions are what the field table says. Method:
 // make both from the table and compare every byte; scripts/check/approve_goldens.sh writes them
 // anew.
-#include "results/fields.h"
 
 #include <stdexcept>
 #include <string>

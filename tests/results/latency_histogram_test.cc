@@ -3,7 +3,6 @@
 // seed for coverage, where the true quantile is known.
 #include "results/latency_histogram.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>

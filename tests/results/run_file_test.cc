@@ -4,11 +4,9 @@
 
 #include <csignal>
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include <sys/resource.h>
 

@@ -3,13 +3,10 @@
 // test), real lines in every state, and the field tables of results/DEFINITIONS.md.
 #include <algorithm>
 #include <cstddef>
-#include <fstream>
-#include <iterator>
 #include <regex>
 #include <set>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>

@@ -4,7 +4,6 @@
 #include "results/statistics/percentile.h"
 #include "results/statistics/proportion.h"
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>

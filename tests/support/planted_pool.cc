@@ -6,7 +6,6 @@
 // The fault is the file's name: a copy called pool_double_free.so takes a second free, pool_none.so
 // is right. Functions: pool_malloc, pool_free, pool_record_stream, pool_trim, pool_init.
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/types.h>
 

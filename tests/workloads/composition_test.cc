@@ -1,11 +1,9 @@
 // Workloads made of workloads, and what the adversarial generators promise: exact levels, the sizes
 // that they walk, and who holds what when.
-#include "workloads/composition.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>

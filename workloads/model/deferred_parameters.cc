@@ -1,7 +1,6 @@
 // What ShardedParameters' set-up makes: a flat parameter; and where the model is made in shards and
 // never as a whole, what stands instead of it.
 #include <algorithm>
-#include <utility>
 
 #include "workloads/model/sharded_parameters.h"
 

@@ -3,7 +3,6 @@
 #include <bit>
 
 #include "base/divided_up.h"
-#include "base/error.h"
 
 namespace allocmark {
 namespace {

@@ -10,7 +10,6 @@
 
 #include "base/bytes.h"
 #include "base/random.h"
-#include "workloads/patterns/octave_sizes.h"
 #include "workloads/trace/coroutine_program.h"
 
 namespace allocmark {

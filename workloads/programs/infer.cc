@@ -6,7 +6,6 @@
 #include <memory>
 #include <utility>
 
-#include "base/error.h"
 #include "base/random.h"
 #include "workloads/model/beam_search.h"
 #include "workloads/model/functions.h"

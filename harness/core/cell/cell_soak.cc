@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "allocators/cuda/cuda_check.h"
-#include "base/error.h"
 #include "base/process_memory.h"
 #include "harness/core/cell/cell_run.h"
 #include "harness/core/cell/soak.h"

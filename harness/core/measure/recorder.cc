@@ -3,8 +3,6 @@
 
 #include <memory>
 
-#include "base/median.h"
-
 namespace allocmark {
 
 namespace {

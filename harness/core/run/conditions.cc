@@ -21,9 +21,9 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include "base/error.h"
+#include "base/input_file.h"
 #include "base/json_text.h"
-#include "harness/core/run/run_folder.h"
+#include "base/output_file.h"
 
 namespace allocmark {
 namespace {

@@ -10,7 +10,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/field_count.h"
 #include "base/json_text.h"
 #include "harness/job/job.h"

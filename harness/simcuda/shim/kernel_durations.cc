@@ -2,7 +2,6 @@
 // "nothing", "nothing:5000", "PART:NS" for kernels whose mangled name contains PART, "@FILE" with a
 // row "PART NS" for each; several with commas between. Out: a kernel's duration in ns. The longest
 // part that is in the name decides.
-#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>

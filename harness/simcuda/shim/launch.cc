@@ -1,7 +1,6 @@
 // Kernels: registration of device code by nvcc's start-up code, launches, host models of kernels.
 // In: what nvcc-compiled programs call. Out: virtual work on streams. A kernel without a host model
 // or a duration is an error, since skipping it silently would leave wrong data behind a success.
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <cstring>

@@ -26,7 +26,6 @@
 #include "harness/core/search/target.h"
 #include "harness/job/interrupt.h"
 #include "harness/shell/options.h"
-#include "harness/shell/pages/run_specs.h"
 #include "harness/shell/question/card_choice.h"
 #include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"

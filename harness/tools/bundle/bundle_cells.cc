@@ -16,8 +16,8 @@
 #include "harness/tools/bundle/bundle_rules.h"
 #include "results/cell_check.h"
 #include "results/columns/columns.h"
-#include "results/compare/compare_numbers.h"
 #include "results/compare/repeat.h"
+#include "results/compare/timed_numbers.h"
 #include "results/derived.h"
 #include "results/json.h"
 

@@ -2,7 +2,6 @@
 // run is made again on the simulated GPU. What cannot be made again here is counted and said: it is
 // never taken for checked.
 #include <algorithm>
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -12,7 +11,6 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
 #include "base/input_file.h"
 #include "harness/core/bundled/made_again.h"
 #include "harness/core/bundled/scratch_folder.h"

@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 #include "base/own_process.h"
+#include "harness/core/bundled/bundle_files.h"
 #include "harness/core/run/environment.h"
 #include "harness/shell/options.h"
 #include "harness/shell/registry.h"
-#include "harness/tools/bundle/bundle.h"
 #include "harness/tools/bundle/bundle_check.h"
 #include "harness/tools/bundle/bundle_signature.h"
 #include "results/columns/text.h"

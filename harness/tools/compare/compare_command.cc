@@ -14,7 +14,6 @@
 #include <fmt/format.h>
 #include "base/error.h"
 #include "base/output_file.h"
-#include "harness/core/run/run_folder.h"
 #include "harness/shell/output_path.h"
 #include "harness/shell/pages/compare_input.h"
 #include "harness/shell/pages/comparison_options.h"

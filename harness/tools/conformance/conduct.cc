@@ -24,7 +24,6 @@
 #include "harness/job/children.h"
 #include "harness/job/job.h"
 #include "harness/tools/conformance/race_detector.h"
-#include "results/json.h"
 
 namespace allocmark::conformance {
 namespace {

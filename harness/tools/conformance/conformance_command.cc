@@ -29,7 +29,7 @@
 #include "harness/tools/conformance/conduct.h"
 #include "harness/tools/conformance/race_detector.h"
 #include "results/columns/text.h"
-#include "results/json.h"
+#include "results/utf8.h"
 
 namespace allocmark {
 namespace {

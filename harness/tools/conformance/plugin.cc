@@ -9,7 +9,6 @@
 #include <iterator>
 
 #include "allocators/cuda/cuda_check.h"
-#include "base/error.h"
 
 namespace allocmark::conformance {
 namespace {

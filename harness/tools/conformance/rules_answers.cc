@@ -1,7 +1,6 @@
 // Rules about answers: what is served, what fails, and what odd calls do.
 #include <fmt/format.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>

@@ -3,7 +3,6 @@
 // its clock, never by the host's time.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <utility>

@@ -1,5 +1,4 @@
 // 'allocmark estimate W': how much memory a job takes of a card, by kind and phase, before it runs.
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>

@@ -13,11 +13,11 @@
 #include <fmt/format.h>
 #include "allocators/cuda/cuda_check.h"
 #include "base/error.h"
+#include "base/output_file.h"
 #include "base/own_process.h"
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/profile/profile.h"
 #include "harness/core/run/environment.h"
-#include "harness/core/run/run_folder.h"
 #include "harness/shell/output_path.h"
 #include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"

@@ -11,8 +11,8 @@
 
 #include <nlohmann/json.hpp>
 #include "base/error.h"
+#include "base/input_file.h"
 #include "base/json_text.h"
-#include "harness/core/run/run_folder.h"
 #include "harness/h100_alone.h"
 
 namespace allocmark::qualify {

@@ -7,11 +7,11 @@
 
 #include <fmt/format.h>
 #include "base/error.h"
+#include "base/input_file.h"
 #include "base/output_file.h"
 #include "base/own_process.h"
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/run/environment.h"
-#include "harness/core/run/run_folder.h"
 #include "harness/shell/options.h"
 #include "harness/shell/registry.h"
 #include "harness/shell/terminal.h"

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/bytes.h"
-#include "base/error.h"
 #include "base/field_count.h"
 #include "base/json_text.h"
 #include "harness/job/job.h"

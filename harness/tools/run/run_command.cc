@@ -1,6 +1,5 @@
 // 'allocmark run': checks everything that was asked for, runs the cells, writes the folder, prints
 // the answer.
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -3,7 +3,6 @@
 #include "allocators/backend/live_set.h"
 
 #include <cstdint>
-#include <iterator>
 #include <map>
 
 #include "base/random.h"

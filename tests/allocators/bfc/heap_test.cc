@@ -4,7 +4,6 @@
 // live_bfc_*_test compares.
 #include <cstdint>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "allocators/bfc/bfc.h"

@@ -1,15 +1,14 @@
 // Every single call to the device fails once: nothing leaks, and the allocator stays usable
 // afterwards.
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <unordered_map>
 
 #include "allocators/caching/allocator.h"
 #include "allocators/caching/async_allocator.h"
 #include "allocators/caching/config.h"
+#include "harness/tools/parity/program.h"
 #include "tests/allocators/caching/fake_device.h"
-#include "tests/allocators/caching/fuzz.h"
 #include "tests/catch.h"
 
 using namespace allocmark;

@@ -10,7 +10,6 @@
 
 #include "allocators/caching/allocator.h"
 #include "allocators/caching/config.h"
-#include "allocators/caching/snapshot.h"
 #include "base/bytes.h"
 #include "tests/allocators/caching/fake_device.h"
 #include "tests/allocators/caching/reference_model.h"

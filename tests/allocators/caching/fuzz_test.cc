@@ -2,12 +2,10 @@
 // config key, several streams, limits and a device that fills up. After every step: same block,
 // same counters, same block lists, and the invariants that hold of any heap. A failure is shrunk
 // and shown as a trace; save it in tests/regressions/.
-#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <iterator>
 #include <string>
 #include <string_view>

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <optional>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "base/bytes.h"

@@ -7,8 +7,6 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "base/bytes.h"
 #include "tests/catch.h"

@@ -6,13 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "harness/core/run/conditions.h"
 #include "harness/tools/bundle/bundle.h"
 #include "harness/tools/bundle/bundle_check.h"
 #include "results/cell_check.h"
 #include "results/compare/compare_writers.h"
-#include "results/json.h"
 #include "tests/catch.h"
 #include "tests/harness/bundle/sound_bundle.h"
 

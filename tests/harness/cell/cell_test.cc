@@ -18,7 +18,6 @@
 
 #include <nlohmann/json.hpp>
 #include "harness/core/replay/ballast.h"
-#include "harness/core/replay/capacity.h"
 #include "harness/core/replay/simcu_api.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"

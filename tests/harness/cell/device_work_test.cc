@@ -1,6 +1,5 @@
 // Goal: a cell simulates a step with the host's and the device's time, and judges pools with work
 // in flight. Method: traces of a few rows, whose times follow by hand; on simcuda.
-#include <cstdint>
 #include <string>
 
 #include "harness/core/cell/cell.h"

@@ -3,7 +3,6 @@
 // memory, a stream-careless one, one that loses bytes) and the registry's own, on simcuda.
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>

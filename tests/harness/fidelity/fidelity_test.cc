@@ -2,7 +2,6 @@
 // generators and the recordings.
 #include "harness/tools/fidelity/fidelity.h"
 
-#include <cstdint>
 #include <memory>
 #include <string>
 

@@ -1,6 +1,5 @@
 // How the end of a job's process reaches the one that asked. Method: a shell script in place of the
 // program is the other end of the pipe.
-#include <array>
 #include <filesystem>
 #include <string>
 #include <utility>

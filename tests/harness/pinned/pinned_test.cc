@@ -14,7 +14,7 @@
 #include "harness/core/pinned/pinned_rows.h"
 #include "harness/core/pinned/pool_replay.h"
 #include "tests/catch.h"
-#include "tests/support/trace_files.h"
+#include "tests/support/temporary_folder.h"
 #include "workloads/open_workload.h"
 
 using namespace allocmark;

@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include "base/input_file.h"
-#include "harness/tools/qualify/judge.h"
 #include "harness/tools/qualify/test.h"
 #include "harness/tools/qualify/writers.h"
 #include "tests/catch.h"

@@ -1,12 +1,11 @@
 // Goal: figures become the right verdicts, verdicts the right exit code, and what is printed says
 // why. Method: answers made by hand; no process, no device.
-#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
-#include "harness/core/run/run_folder.h"
+#include "base/output_file.h"
 #include "harness/tools/qualify/baseline.h"
 #include "harness/tools/qualify/child.h"
 #include "harness/tools/qualify/judge.h"

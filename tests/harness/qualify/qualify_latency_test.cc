@@ -1,15 +1,11 @@
 // Goal: the test "latency" measures what it judges and little else, and nothing that it measures
 // goes unmentioned. Method: a simulated H200 in this process; the rounds' own samples are held
 // against the figures of a whole test at each kind of level.
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
-#include <string_view>
 
-#include "base/bytes.h"
 #include "harness/core/measure/clock.h"
 #include "harness/core/profile/blocks.h"
 #include "harness/core/replay/ballast.h"

@@ -3,7 +3,6 @@
 // hand; no process, no device.
 #include <string>
 
-#include "base/input_file.h"
 #include "harness/tools/qualify/judge.h"
 #include "harness/tools/qualify/report_json.h"
 #include "harness/tools/qualify/writers.h"

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "base/link_time.h"
 #include "harness/tools/ranks/ranks.h"
 #include "tests/catch.h"

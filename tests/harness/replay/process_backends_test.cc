@@ -2,9 +2,7 @@
 // device, where every number is known in advance.
 #include "harness/core/replay/process_backends.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <string>
 

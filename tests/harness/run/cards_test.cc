@@ -2,7 +2,6 @@
 #include "harness/core/device/cards.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>

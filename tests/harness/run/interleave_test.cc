@@ -14,7 +14,6 @@
 
 #include "base/error.h"
 #include "harness/core/run/conditions.h"
-#include "harness/core/run/run_folder.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/text_checks.h"

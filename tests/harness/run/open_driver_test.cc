@@ -1,6 +1,7 @@
 // Goal: while cells of a GPU run, one process holds its driver open, and it ends with them. Method:
 // a stand-in for 'allocmark cell' that writes down its number.
 #include "harness/core/run/open_driver.h"
+#include "base/output_file.h"
 
 #include <signal.h>
 
@@ -13,7 +14,6 @@
 #include <vector>
 
 #include "harness/core/run/run.h"
-#include "harness/core/run/run_folder.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 

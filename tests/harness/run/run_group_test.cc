@@ -2,6 +2,7 @@
 // and whatever happens to one of them does not hold up the other. Method: the stand-in cells of
 // misbehaving_cell.cc, which write down what they do.
 #include "harness/core/run/run_group.h"
+#include "base/output_file.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +13,6 @@
 #include <vector>
 
 #include "harness/core/run/run.h"
-#include "harness/core/run/run_folder.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 

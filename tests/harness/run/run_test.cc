@@ -7,8 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <chrono>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -18,7 +16,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "harness/core/run/cell_process.h"
 #include "harness/job/interrupt.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"

@@ -2,7 +2,6 @@
 // of devices of which one does one thing otherwise, kind by kind.
 #include "harness/tools/simcheck/simcheck.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <string>

@@ -6,10 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "results/answer/answer.h"
 #include "tests/catch.h"
 #include "tests/results/answer/answer_cells.h"
-#include "tests/support/sample_run.h"
 #include "tests/support/text_checks.h"
 
 using namespace allocmark;

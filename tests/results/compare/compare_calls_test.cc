@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "results/compare/compare.h"
 #include "results/compare/compare_writers.h"
 #include "tests/catch.h"

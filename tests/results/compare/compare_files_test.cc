@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "results/compare/compare.h"
 #include "results/compare/compare_writers.h"
 #include "results/compare/side_cells.h"

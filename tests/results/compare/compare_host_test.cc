@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <string>
 
 #include "results/compare/interleaved.h"
 #include "tests/catch.h"

@@ -2,7 +2,6 @@
 // be compared passes. Method: small runs that differ in one thing each.
 #include "results/compare/compare.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <optional>
@@ -11,9 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "results/compare/compare_writers.h"
-#include "results/json.h"
 #include "tests/catch.h"
 #include "tests/support/quiet_runs.h"
 

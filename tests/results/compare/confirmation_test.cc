@@ -4,7 +4,6 @@
 #include <optional>
 #include <vector>
 
-#include "base/error.h"
 #include "results/compare/interleaved.h"
 #include "tests/catch.h"
 #include "tests/support/made_rounds.h"

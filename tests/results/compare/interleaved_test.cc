@@ -9,10 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "results/cell_words.h"
 #include "results/compare/compare_writers.h"
 #include "results/json.h"

@@ -3,7 +3,6 @@
 // time, which both sides meet, while some passes are hit alone.
 #include "results/compare/interleaved.h"
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>

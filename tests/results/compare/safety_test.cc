@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/error.h"
 #include "results/compare/compare.h"
 #include "results/compare/compare_writers.h"
 #include "tests/catch.h"

@@ -1,10 +1,8 @@
 // Goal: two runs of the same thing that no calibration bounds differ by what the built-in bounds
 // allow, and by more beside other work. Method: quiet runs, one of which is slower.
-#include <cstddef>
 #include <optional>
 #include <string>
 
-#include "base/error.h"
 #include "results/compare/compare.h"
 #include "results/derived.h"
 #include "tests/catch.h"

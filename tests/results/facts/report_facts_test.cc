@@ -8,8 +8,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "results/json.h"
-#include "results/tables/writers.h"
 #include "tests/catch.h"
 #include "tests/support/sample_run.h"
 #include "tests/support/tables.h"

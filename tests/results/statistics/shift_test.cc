@@ -4,7 +4,6 @@
 #include "results/statistics/shift.h"
 
 #include <cmath>
-#include <cstdint>
 #include <vector>
 
 #include "base/random.h"

@@ -1,7 +1,6 @@
 // The slope of values in a row.
 #include "results/statistics/slope.h"
 
-#include <cstdint>
 #include <vector>
 
 #include "base/random.h"

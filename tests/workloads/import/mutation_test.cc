@@ -3,7 +3,6 @@
 // bytes changed, dropped, doubled or cut, by a seed.
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>

@@ -13,7 +13,6 @@
 
 #include <fmt/format.h>
 #include "tests/catch.h"
-#include "tests/support/trace_files.h"
 #include "workloads/open_workload.h"
 #include "workloads/trace/source.h"
 

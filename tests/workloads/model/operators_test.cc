@@ -9,7 +9,6 @@
 #include "tests/support/trace_files.h"
 #include "workloads/open_workload.h"
 #include "workloads/trace/summary.h"
-#include "workloads/trace_tools.h"
 
 using namespace allocmark;
 

@@ -7,7 +7,6 @@
 
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/text_checks.h"
 #include "tests/support/trace_files.h"
 #include "workloads/open_workload.h"
 #include "workloads/trace/summary.h"

@@ -12,7 +12,6 @@
 #include "tests/support/trace_goldens.h"
 #include "workloads/open_workload.h"
 #include "workloads/trace/summary.h"
-#include "workloads/trace/trace_hash.h"
 
 using namespace allocmark;
 

@@ -1,7 +1,6 @@
 // Goal: hybrid sharding (train's replicate) asks for what PyTorch asks for, meets the ranks that it
 // has to, and refuses what it cannot share. Method: peaks and fingerprints of recordings, and
 // events that are counted by hand.
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>

@@ -13,7 +13,6 @@
 #include "workloads/open_workload.h"
 #include "workloads/trace/request_marks.h"
 #include "workloads/trace/summary.h"
-#include "workloads/trace_tools.h"
 
 using namespace allocmark;
 

@@ -8,8 +8,6 @@
 #include "tests/support/trace_files.h"
 #include "tests/workloads/kind_peak.h"
 #include "workloads/open_workload.h"
-#include "workloads/trace/summary.h"
-#include "workloads/trace_tools.h"
 
 using namespace allocmark;
 

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "tests/catch.h"
-#include "tests/support/trace_files.h"
 #include "workloads/trace/trace_reader.h"
 
 using namespace allocmark;

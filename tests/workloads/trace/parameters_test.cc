@@ -2,7 +2,6 @@
 #include "workloads/trace/parameters.h"
 #include "workloads/trace/other_words.h"
 
-#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>

@@ -11,7 +11,6 @@
 #include "tests/support/trace_files.h"
 #include "workloads/open_workload.h"
 #include "workloads/trace/data_folder.h"
-#include "workloads/trace/trace_hash.h"
 #include "workloads/trace/trace_reader.h"
 
 using namespace allocmark;

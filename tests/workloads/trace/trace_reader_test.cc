@@ -2,7 +2,6 @@
 // times nothing.
 #include "workloads/trace/trace_reader.h"
 
-#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>

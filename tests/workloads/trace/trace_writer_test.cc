@@ -9,7 +9,6 @@
 
 #include "tests/catch.h"
 #include "tests/support/trace_files.h"
-#include "workloads/trace/event_names.h"
 #include "workloads/trace/trace_hash.h"
 #include "workloads/trace/trace_reader.h"
 

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/output_file.h"
 #include "harness/job/job.h"
-#include "results/json.h"
 
 namespace allocmark {
 namespace {

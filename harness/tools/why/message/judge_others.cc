@@ -1,10 +1,8 @@
 // Allocators that are not PyTorch's caching one; see judges.h.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
-#include "base/bytes.h"
 #include "harness/tools/why/message/judges.h"
 
 namespace allocmark::message {

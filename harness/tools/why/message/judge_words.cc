@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "base/bytes.h"
 #include "harness/tools/why/message/judges.h"

@@ -1,5 +1,4 @@
 // The messages of a file or a pipe, packed or not; see message.h.
-#include <algorithm>
 #include <vector>
 
 #include "base/bytes.h"

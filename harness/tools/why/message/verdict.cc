@@ -4,7 +4,6 @@
 #include <array>
 
 #include "base/assert.h"
-#include "base/bytes.h"
 #include "harness/tools/why/message/judges.h"
 
 namespace allocmark::message {

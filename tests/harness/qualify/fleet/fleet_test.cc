@@ -16,7 +16,6 @@
 #include "base/random.h"
 #include "harness/tools/qualify/fleet/fleet.h"
 #include "harness/tools/qualify/fleet/outliers.h"
-#include "harness/tools/qualify/judge.h"
 #include "harness/tools/qualify/report_json.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"

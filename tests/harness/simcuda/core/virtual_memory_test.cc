@@ -3,7 +3,6 @@
 #include "harness/simcuda/core/virtual_memory.h"
 
 #include <cstdint>
-#include <vector>
 
 #include "harness/simcuda/core/device.h"
 #include "tests/catch.h"

@@ -2,16 +2,11 @@
 // 580.159, CUDA 13.0) answers. Expected values are what the GPU answered, not what simcuda
 // computes.
 #include <cuda_runtime_api.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <sstream>
-#include <string>
-#include <vector>
 
 #include "tests/catch.h"
 #include "tests/harness/simcuda/shim/conformance.h"

@@ -12,7 +12,6 @@
 #include <regex>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "tests/catch.h"
 #include "tests/harness/simcuda/shim/conformance.h"

@@ -3,7 +3,6 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
-#include <vector>
 
 #include "tests/catch.h"
 #include "tests/harness/simcuda/shim/conformance.h"

@@ -4,7 +4,6 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
-#include <cstdint>
 #include <cstring>
 #include <vector>
 

@@ -1,5 +1,4 @@
 // Freed memory that is still being cleared.
-#include <cstdint>
 
 #include "harness/simcuda/shim/memory_cleaner.h"
 #include "tests/catch.h"

@@ -2,8 +2,6 @@
 // H200 (driver 580.159, CUDA 13.0, 2026-11-24), found with random programs.
 #include <cuda_runtime_api.h>
 
-#include <cstdint>
-
 #include "tests/catch.h"
 #include "tests/harness/simcuda/shim/conformance.h"
 

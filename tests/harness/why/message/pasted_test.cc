@@ -2,9 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "base/bytes.h"
 #include "harness/tools/why/message/message.h"
-#include "harness/tools/why/message/plain_text.h"
 #include "harness/tools/why/message/verdict.h"
 #include "tests/catch.h"
 #include "tests/harness/why/message/find_messages.h"

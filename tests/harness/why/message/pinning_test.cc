@@ -1,5 +1,4 @@
 // Which errors are of pinned memory, and what is answered to them. Most are of public reports.
-#include "harness/tools/why/message/pinning.h"
 
 #include <string>
 
