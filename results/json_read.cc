@@ -1,13 +1,10 @@
 // Reads result lines by walking the field list of results/fields.h with nlohmann-json on one side.
-#include <array>
-#include <charconv>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -21,6 +18,7 @@
 #include "results/environment_fields.h"
 #include "results/fields.h"
 #include "results/json.h"
+#include "results/schema_version.h"
 
 namespace allocmark {
 namespace {
@@ -42,10 +40,14 @@ std::string excerpt(const OrderedJson& value) {
   return text;
 }
 
+SchemaVersion our_version() {
+  return parse_schema_version(kSchemaVersion).value_or(SchemaVersion{});
+}
+
 // What the reader knows of the line it is in.
 struct LineContext {
-  std::string where;           // "results.jsonl:12"
-  bool newer_version = false;  // written by a newer MINOR version, so unknown keys are expected
+  std::string where;        // "results.jsonl:12"
+  std::uint32_t minor = 0;  // the MINOR version that wrote it: a newer one has unknown keys
   // What was cut out of the line, by the number that stands there; null where nothing was.
   std::vector<LatencyBuckets>* histograms = nullptr;
   std::size_t taken_count = 0;  // of them, by fields
@@ -65,6 +67,9 @@ class Reader {
     const OrderedJson& found = required(name);
     if (!found.is_string()) wrong(name, "text", found);
     value = found.get<std::string>();
+  }
+  void text(const Field& field, std::string& value) {
+    if (!lacks(field, value)) text(field.name, value);
   }
   void optional_text(const std::string& name, std::string& value) {
     value.clear();
@@ -87,6 +92,10 @@ class Reader {
   template <typename Integer>
   void integer(const std::string& name, Integer& value) {
     value = to_integer<Integer>(name, required(name));
+  }
+  template <typename Integer>
+  void integer(const Field& field, Integer& value) {
+    if (!lacks(field, value)) integer(field.name, value);
   }
   void optional_integer(const std::string& name, std::optional<std::uint64_t>& value) {
     value.reset();
@@ -117,9 +126,8 @@ class Reader {
     }
   }
   void counters(const Field& name, std::vector<std::pair<std::string, std::int64_t>>& values) {
+    if (lacks(name, values)) return;
     values.clear();
-    // Lines of an older MINOR version lack it.
-    if (name.since_minor > 0 && nullable(name) == nullptr) return;
     const OrderedJson& found = required(name);
     if (!found.is_object()) wrong(name, "an object of whole numbers", found);
     for (const auto& [key, value] : found.items()) {
@@ -169,7 +177,7 @@ class Reader {
   void known(const std::string& name) { find(name); }
 
   void finish() const {
-    if (context_.newer_version) return;
+    if (context_.minor > our_version().minor) return;
     for (std::size_t index = 0; index < members_.size(); ++index) {
       if (asked_[index]) continue;
       const auto& [key, value] = members_[index];
@@ -203,6 +211,14 @@ class Reader {
       return &value;
     }
     return nullptr;
+  }
+
+  // Whether the line is older than the field; the value is the one of no result then.
+  template <typename Value>
+  bool lacks(const Field& field, Value& value) {
+    if (field.since_minor <= context_.minor || find(field.name) != nullptr) return false;
+    value = {};
+    return true;
   }
 
   const OrderedJson& required(const std::string& name) {
@@ -267,25 +283,6 @@ class Reader {
   std::size_t last_ = 0;     // that was found
 };
 
-struct Version {
-  std::uint32_t major = 0, minor = 0;
-};
-
-// The MAJOR and MINOR of "1.2.3"; nothing for any other text.
-std::optional<Version> parse_version(std::string_view text) {
-  std::array<std::uint32_t, 3> parts{};
-  const char* at = text.data();
-  const char* const end = text.data() + text.size();
-  for (std::size_t index = 0; index < parts.size(); ++index) {
-    const auto [next, error] = std::from_chars(at, end, parts[index]);
-    if (error != std::errc{}) return std::nullopt;
-    const bool last = index + 1 == parts.size();
-    if (last ? next != end : (next == end || *next != '.')) return std::nullopt;
-    at = last ? next : next + 1;
-  }
-  return Version{.major = parts[0], .minor = parts[1]};
-}
-
 // Parses the line and checks its kind and version.
 OrderedJson parse_line(std::string_view line, const char* kind, LineContext& context) {
   std::string problem;
@@ -303,16 +300,17 @@ OrderedJson parse_line(std::string_view line, const char* kind, LineContext& con
          excerpt(found_kind), "Give a results.jsonl that allocmark wrote.");
   }
   const OrderedJson found_version = object.value("schema_version", OrderedJson(nullptr));
-  const auto version =
-      found_version.is_string() ? parse_version(found_version.get<std::string>()) : std::nullopt;
-  const Version ours = parse_version(kSchemaVersion).value_or(Version{});
+  const auto version = found_version.is_string()
+                           ? parse_schema_version(found_version.get<std::string>())
+                           : std::nullopt;
+  const SchemaVersion ours = our_version();
   if (!version || version->major != ours.major) {
     fail(context.where, "the results have another schema version",
          fmt::format("{}.x.y", ours.major), excerpt(found_version),
          "Results of different MAJOR versions are not comparable: run again, or use the allocmark "
          "that wrote them.");
   }
-  context.newer_version = version->minor > ours.minor;
+  context.minor = version->minor;
   return object;
 }
 

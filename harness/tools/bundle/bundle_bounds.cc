@@ -1,7 +1,6 @@
 // Times that no machine can have measured, however well they fit each other: less than their parts,
 // less than reading a clock takes, an answer before its kernels are through.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +16,7 @@
 #include "harness/tools/bundle/bundle_rules.h"
 #include "results/derived.h"
 #include "results/latency_histogram.h"
+#include "results/schema_version.h"
 
 namespace allocmark {
 namespace {
@@ -211,11 +211,8 @@ Findings impossible_times(const CellResult& cell, const Environment& environment
 }
 
 int schema_minor(const Environment& environment) {
-  const std::string& version = environment.schema_version;
-  const std::size_t at = version.find('.') + 1;
-  int minor = 0;
-  std::from_chars(version.data() + at, version.data() + version.size(), minor);
-  return minor;
+  const auto version = parse_schema_version(environment.schema_version);
+  return version ? static_cast<int>(version->minor) : 0;
 }
 
 Findings missing_parts(const CellResult& cell, const Environment& environment) {
