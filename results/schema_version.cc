@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <system_error>
 
+#include "results/schema.h"
+
 namespace allocmark {
 
 std::optional<SchemaVersion> parse_schema_version(std::string_view text) {
@@ -20,6 +22,10 @@ std::optional<SchemaVersion> parse_schema_version(std::string_view text) {
     at = last ? next : next + 1;
   }
   return SchemaVersion{.major = parts[0], .minor = parts[1]};
+}
+
+SchemaVersion our_schema_version() {
+  return parse_schema_version(kSchemaVersion).value_or(SchemaVersion{});
 }
 
 }  // namespace allocmark

@@ -15,4 +15,7 @@ struct SchemaVersion {
 // The MAJOR and MINOR of "1.2.3"; nothing for any other text.
 [[nodiscard]] std::optional<SchemaVersion> parse_schema_version(std::string_view text);
 
+// kSchemaVersion's.
+[[nodiscard]] SchemaVersion our_schema_version();
+
 }  // namespace allocmark
