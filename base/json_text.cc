@@ -241,6 +241,13 @@ void refuse_json(const JsonSource& source, std::string got) {
                     .next = source.next});
 }
 
+std::string json_excerpt(const nlohmann::ordered_json& json) {
+  constexpr std::size_t kShownBytes = 60;
+  std::string text = json.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace);
+  if (text.size() > kShownBytes) text = text.substr(0, kShownBytes - 3) + "...";
+  return text;
+}
+
 std::string json_reason(const std::exception& error) {
   const std::string_view text = error.what();
   const std::size_t mark = text.find("] ");

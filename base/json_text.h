@@ -32,6 +32,8 @@ struct JsonLimits {
 // written as U+FFFD, what a terminal obeys as escapes: no text of a user ends or turns the program.
 [[nodiscard]] std::string json_text(const nlohmann::json& json, int indent = -1);
 [[nodiscard]] std::string json_text(const nlohmann::ordered_json& json, int indent = -1);
+// Its beginning, for a message: in ASCII, as it may be no text.
+[[nodiscard]] std::string json_excerpt(const nlohmann::ordered_json& json);
 // The value; null where there is none.
 [[nodiscard]] nlohmann::ordered_json number_or_null(const std::optional<double>& value);
 

@@ -244,6 +244,8 @@ std::vector<std::string> contradictions(const CellResult& cell) {
     }
     return findings;
   }
+  if (cell.status == CellStatus::Ok && !cell.reason.empty())
+    findings.push_back(fmt::format("ok, with a reason: {}", cell.reason));
   check_counts(cell, findings);
   check_memory(cell, findings);
   check_latency(cell, findings);

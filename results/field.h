@@ -15,6 +15,7 @@ struct Field {
   std::uint32_t since_minor = 0;  // the MINOR of the schema that added it; older lines lack it
   std::string row = {};           // the table's row that several fields share: "{a,b}_count"
   std::string_view choices = {};  // of a text: all it can be, "skip,stop"; empty: anything
+  bool is_signed = false;         // of a real: it may be below 0
 
   // Walkers that need the name alone take a text.
   operator const std::string&() const { return name; }  // NOLINT(google-explicit-constructor)

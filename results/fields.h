@@ -27,7 +27,7 @@ inline const Field kUnsupported{
     "names of the cell's quantiles that rest on too few samples (\"Enough samples\"); those of "
     "size "
     "classes as `size_classes.CLASS.NAME`. The parts `host` and `driver` have the samples of the "
-    "total and are not named. Follows from the counts, so readers ignore it",
+    "total and are not named. Follows from the counts",
     1};
 
 template <typename Fields, typename Key>
@@ -74,11 +74,16 @@ void visit_key(Fields& fields, Key& key) {
 
 template <typename Fields, typename Growth>
 void visit_growth(Fields& fields, Growth& growth) {
-  fields.real(Field{"bytes_per_step", "median of the slopes between any two of the steps"},
+  fields.real(Field{.name = "bytes_per_step",
+                    .meaning = "median of the slopes between any two of the steps",
+                    .is_signed = true},
               growth.bytes_per_step);
-  fields.real(Field{"bytes_per_step_low", "lower end of its 95 % interval, by Kendall's tau"},
+  fields.real(Field{.name = "bytes_per_step_low",
+                    .meaning = "lower end of its 95 % interval, by Kendall's tau",
+                    .is_signed = true},
               growth.bytes_per_step_low);
-  fields.real(Field{"bytes_per_step_high", "upper end"}, growth.bytes_per_step_high);
+  fields.real(Field{.name = "bytes_per_step_high", .meaning = "upper end", .is_signed = true},
+              growth.bytes_per_step_high);
   fields.integer(Field{"step_count", "steps that it rests on: the second half of the trace's"},
                  growth.step_count);
 }

@@ -4,7 +4,12 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "base/json_text.h"
 
 namespace allocmark {
 namespace {
@@ -23,6 +28,13 @@ std::optional<CellStatus> parse_cell_status(std::string_view text) {
     if (kStatusNames[index] == text) return static_cast<CellStatus>(index);
   }
   return std::nullopt;
+}
+
+std::optional<std::string> json_line_kind(std::string_view line) {
+  const nlohmann::ordered_json object = parse_ordered_json(line);
+  if (!object.is_object()) return std::nullopt;
+  const nlohmann::ordered_json kind = object.value("kind", nlohmann::ordered_json(nullptr));
+  return kind.is_string() ? std::optional(kind.get<std::string>()) : std::nullopt;
 }
 
 }  // namespace allocmark

@@ -4,6 +4,7 @@
 // file neither times nor checks allocators.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,7 +29,9 @@ namespace allocmark {
 // known are an error, unless the line comes from a newer MINOR version; nullable keys may be
 // missing, as in a line of an older MINOR version.
 [[nodiscard]] Environment environment_from_json(std::string_view line, const std::string& where);
-[[nodiscard]] CellResult cell_result_from_json(std::string_view line, const std::string& where);
+// `schema_minor`, where it is asked for, is the line's.
+[[nodiscard]] CellResult cell_result_from_json(std::string_view line, const std::string& where,
+                                               std::uint32_t* schema_minor = nullptr);
 [[nodiscard]] CellKey cell_key_from_json(std::string_view line, const std::string& where);
 
 // "environment", "cell" or "cell_key" (the key "kind"); nothing where the line is no whole JSON

@@ -1,13 +1,10 @@
 // Reads result lines by walking the field list of results/fields.h with nlohmann-json on one side.
-#include <array>
-#include <charconv>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -21,6 +18,8 @@
 #include "results/environment_fields.h"
 #include "results/fields.h"
 #include "results/json.h"
+#include "results/schema_version.h"
+#include "results/unsupported.h"
 
 namespace allocmark {
 namespace {
@@ -36,16 +35,10 @@ using OrderedJson = nlohmann::ordered_json;
                     .next = std::move(next)});
 }
 
-std::string excerpt(const OrderedJson& value) {
-  std::string text = value.dump(-1, ' ', true, OrderedJson::error_handler_t::replace);
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  return text;
-}
-
 // What the reader knows of the line it is in.
 struct LineContext {
-  std::string where;           // "results.jsonl:12"
-  bool newer_version = false;  // written by a newer MINOR version, so unknown keys are expected
+  std::string where;        // "results.jsonl:12"
+  std::uint32_t minor = 0;  // the MINOR version that wrote it: a newer one has unknown keys
   // What was cut out of the line, by the number that stands there; null where nothing was.
   std::vector<LatencyBuckets>* histograms = nullptr;
   std::size_t taken_count = 0;  // of them, by fields
@@ -65,6 +58,9 @@ class Reader {
     const OrderedJson& found = required(name);
     if (!found.is_string()) wrong(name, "text", found);
     value = found.get<std::string>();
+  }
+  void text(const Field& field, std::string& value) {
+    if (!lacks(field, value)) text(field.name, value);
   }
   void optional_text(const std::string& name, std::string& value) {
     value.clear();
@@ -88,6 +84,10 @@ class Reader {
   void integer(const std::string& name, Integer& value) {
     value = to_integer<Integer>(name, required(name));
   }
+  template <typename Integer>
+  void integer(const Field& field, Integer& value) {
+    if (!lacks(field, value)) integer(field.name, value);
+  }
   void optional_integer(const std::string& name, std::optional<std::uint64_t>& value) {
     value.reset();
     if (const OrderedJson* found = nullable(name)) value = to_integer<std::uint64_t>(name, *found);
@@ -96,10 +96,12 @@ class Reader {
     const OrderedJson* found = nullable(name);
     value = found ? to_integer<std::uint64_t>(name, *found) : 0;
   }
-  void real(const std::string& name, double& value) {
-    value = to_real(name, std::numeric_limits<double>::quiet_NaN());
+  void real(const Field& field, double& value) {
+    value = to_real(field.name, std::numeric_limits<double>::quiet_NaN(), field.is_signed);
   }
-  void known_real(const std::string& name, double& value) { value = to_real(name, 0); }
+  void known_real(const Field& field, double& value) {
+    value = to_real(field.name, 0, field.is_signed);
+  }
   void quantile(const std::string& name, std::uint64_t count, double& value) {
     value = to_real(name, count == 0 ? 0 : std::numeric_limits<double>::quiet_NaN());
   }
@@ -117,9 +119,8 @@ class Reader {
     }
   }
   void counters(const Field& name, std::vector<std::pair<std::string, std::int64_t>>& values) {
+    if (lacks(name, values)) return;
     values.clear();
-    // Lines of an older MINOR version lack it.
-    if (name.since_minor > 0 && nullable(name) == nullptr) return;
     const OrderedJson& found = required(name);
     if (!found.is_object()) wrong(name, "an object of whole numbers", found);
     for (const auto& [key, value] : found.items()) {
@@ -168,13 +169,21 @@ class Reader {
 
   void known(const std::string& name) { find(name); }
 
+  // Texts that follow from what was read: of this version they must be the same.
+  template <typename Make>
+  void follows(const std::string& name, Make make) {
+    const OrderedJson* const found = find(name);
+    if (found == nullptr || context_.minor != our_schema_version().minor) return;
+    if (*found != OrderedJson(make())) wrong(name, "what follows from the counts", *found);
+  }
+
   void finish() const {
-    if (context_.newer_version) return;
+    if (context_.minor > our_schema_version().minor) return;
     for (std::size_t index = 0; index < members_.size(); ++index) {
       if (asked_[index]) continue;
       const auto& [key, value] = members_[index];
       fail(context_.where, fmt::format("the key '{}' is not known", prefix_ + key),
-           fmt::format("only keys of schema {}", kSchemaVersion), excerpt(value),
+           fmt::format("only keys of schema {}", kSchemaVersion), json_excerpt(value),
            "The file was edited by hand or is corrupt.");
     }
   }
@@ -188,7 +197,7 @@ class Reader {
   [[noreturn]] void wrong(const std::string& name, const std::string& wanted,
                           const OrderedJson& got) const {
     fail(context_.where, fmt::format("the value of '{}' is not as it must be", prefix_ + name),
-         wanted, excerpt(got), "The line is corrupt; delete it and run that cell again.");
+         wanted, json_excerpt(got), "The line is corrupt; delete it and run that cell again.");
   }
 
   // The value of a key, which is then known; null where there is none. Keys mostly come in the
@@ -203,6 +212,14 @@ class Reader {
       return &value;
     }
     return nullptr;
+  }
+
+  // Whether the line is older than the field; the value is the one of no result then.
+  template <typename Value>
+  bool lacks(const Field& field, Value& value) {
+    if (field.since_minor <= context_.minor || find(field.name) != nullptr) return false;
+    value = {};
+    return true;
   }
 
   const OrderedJson& required(const std::string& name) {
@@ -229,10 +246,12 @@ class Reader {
     return static_cast<Integer>(found.get<std::uint64_t>());
   }
 
-  double to_real(const std::string& name, double absent) {
+  double to_real(const std::string& name, double absent, bool is_signed = false) {
     const OrderedJson* found = nullable(name);
     if (found == nullptr) return absent;
-    if (!found->is_number()) wrong(name, "a number or null", *found);
+    const bool is_number = found->is_number();
+    if (!is_number || (!is_signed && found->get<double>() < 0))
+      wrong(name, is_signed ? "a number or null" : "a number from 0 on, or null", *found);
     return found->get<double>();
   }
 
@@ -267,25 +286,6 @@ class Reader {
   std::size_t last_ = 0;     // that was found
 };
 
-struct Version {
-  std::uint32_t major = 0, minor = 0;
-};
-
-// The MAJOR and MINOR of "1.2.3"; nothing for any other text.
-std::optional<Version> parse_version(std::string_view text) {
-  std::array<std::uint32_t, 3> parts{};
-  const char* at = text.data();
-  const char* const end = text.data() + text.size();
-  for (std::size_t index = 0; index < parts.size(); ++index) {
-    const auto [next, error] = std::from_chars(at, end, parts[index]);
-    if (error != std::errc{}) return std::nullopt;
-    const bool last = index + 1 == parts.size();
-    if (last ? next != end : (next == end || *next != '.')) return std::nullopt;
-    at = last ? next : next + 1;
-  }
-  return Version{.major = parts[0], .minor = parts[1]};
-}
-
 // Parses the line and checks its kind and version.
 OrderedJson parse_line(std::string_view line, const char* kind, LineContext& context) {
   std::string problem;
@@ -295,24 +295,25 @@ OrderedJson parse_line(std::string_view line, const char* kind, LineContext& con
          "Delete the line and run that cell again.");
   }
   if (!object.is_object()) {
-    fail(context.where, "the line is no JSON object", "{\"kind\":...}", excerpt(object), {});
+    fail(context.where, "the line is no JSON object", "{\"kind\":...}", json_excerpt(object), {});
   }
   const OrderedJson found_kind = object.value("kind", OrderedJson(nullptr));
   if (found_kind != OrderedJson(kind)) {
     fail(context.where, "the line is of another kind", fmt::format("\"kind\":\"{}\"", kind),
-         excerpt(found_kind), "Give a results.jsonl that allocmark wrote.");
+         json_excerpt(found_kind), "Give a results.jsonl that allocmark wrote.");
   }
   const OrderedJson found_version = object.value("schema_version", OrderedJson(nullptr));
-  const auto version =
-      found_version.is_string() ? parse_version(found_version.get<std::string>()) : std::nullopt;
-  const Version ours = parse_version(kSchemaVersion).value_or(Version{});
+  const auto version = found_version.is_string()
+                           ? parse_schema_version(found_version.get<std::string>())
+                           : std::nullopt;
+  const SchemaVersion ours = our_schema_version();
   if (!version || version->major != ours.major) {
     fail(context.where, "the results have another schema version",
-         fmt::format("{}.x.y", ours.major), excerpt(found_version),
+         fmt::format("{}.x.y", ours.major), json_excerpt(found_version),
          "Results of different MAJOR versions are not comparable: run again, or use the allocmark "
          "that wrote them.");
   }
-  context.newer_version = version->minor > ours.minor;
+  context.minor = version->minor;
   return object;
 }
 
@@ -331,7 +332,7 @@ Item read_line(std::string_view line, LineContext& context, const char* kind, Vi
     reader.text("cell_id", stored_id);
     if (stored_id != wanted_id) {
       fail(context.where, "cell_id is not the hash of the cell's key", wanted_id,
-           excerpt(OrderedJson(stored_id)), "The line was edited by hand or is corrupt.");
+           json_excerpt(OrderedJson(stored_id)), "The line was edited by hand or is corrupt.");
     }
   }
   reader.finish();
@@ -342,20 +343,21 @@ CellResult read_cell(std::string_view line, LineContext& context) {
   return read_line<CellResult>(
       line, context, "cell",
       [](Reader& reader, CellResult& cell) {
-        // Follows from the counts, which are read.
-        reader.known(fields::kUnsupported);
         fields::visit_cell(reader, cell);
+        reader.follows(fields::kUnsupported, [&] { return unsupported_quantiles(cell); });
       },
       [](const CellResult& cell) { return cell.key.id(); });
 }
 
 // The cell, where the line is as we write it.
-std::optional<CellResult> read_quickly(std::string_view line, const std::string& where) {
+std::optional<CellResult> read_quickly(std::string_view line, const std::string& where,
+                                       std::uint32_t* schema_minor) {
   std::optional<CutLine> cut = cut_histograms(line);
   if (!cut || cut->histograms.empty()) return std::nullopt;
   LineContext context{.where = where, .histograms = &cut->histograms};
   try {
     CellResult cell = read_cell(cut->text, context);
+    *schema_minor = context.minor;
     if (context.taken_count == cut->histograms.size()) return cell;
   } catch (const UsageError&) {
     // What is wrong is said of the line as it stands.
@@ -376,10 +378,13 @@ Environment environment_from_json(std::string_view line, const std::string& wher
       [](const Environment&) { return std::string{}; });
 }
 
-CellResult cell_result_from_json(std::string_view line, const std::string& where) {
-  if (std::optional<CellResult> cell = read_quickly(line, where)) return *std::move(cell);
+CellResult cell_result_from_json(std::string_view line, const std::string& where,
+                                 std::uint32_t* schema_minor) {
   LineContext context{.where = where};
-  return read_cell(line, context);
+  std::optional<CellResult> cell = read_quickly(line, where, &context.minor);
+  if (!cell) cell = read_cell(line, context);
+  if (schema_minor != nullptr) *schema_minor = context.minor;
+  return *std::move(cell);
 }
 
 CellKey cell_key_from_json(std::string_view line, const std::string& where) {
@@ -388,13 +393,6 @@ CellKey cell_key_from_json(std::string_view line, const std::string& where) {
       line, context, "cell_key",
       [](Reader& reader, CellKey& key) { fields::visit_key(reader, key); },
       [](const CellKey& key) { return key.id(); });
-}
-
-std::optional<std::string> json_line_kind(std::string_view line) {
-  const OrderedJson object = parse_ordered_json(line);
-  if (!object.is_object()) return std::nullopt;
-  const OrderedJson kind = object.value("kind", OrderedJson(nullptr));
-  return kind.is_string() ? std::optional(kind.get<std::string>()) : std::nullopt;
 }
 
 }  // namespace allocmark

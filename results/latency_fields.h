@@ -80,11 +80,13 @@ void visit_scaled(Fields& fields, Cell& cell) {
                           "the passes",
                           7},
                     cell.host_scale);
-  fields.known_real(Field{"host_shift_ns",
-                          "what was then added for the cost of reading the clock, median of the "
-                          "passes; null where nothing was",
-                          10},
-                    cell.host_shift_ns);
+  fields.known_real(
+      Field{.name = "host_shift_ns",
+            .meaning = "what was then added for the cost of reading the clock, median of "
+                       "the passes; null where nothing was",
+            .since_minor = 10,
+            .is_signed = true},
+      cell.host_shift_ns);
   fields.known_real(Field{"host_clock_ns",
                           "what was taken off each host part before that: a pair of readings of "
                           "this clock; null where nothing was",

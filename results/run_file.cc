@@ -19,6 +19,7 @@
 #include "base/input_file.h"
 #include "results/cell_summary.h"
 #include "results/json.h"
+#include "results/schema_version.h"
 
 namespace allocmark {
 namespace {
@@ -90,8 +91,13 @@ class RunParser {
     const std::string where = fmt::format("{}:{}", path_, line_number_);
     if (line_number_ == 1) {
       run_.environment = environment_from_json(line, where);
+      const auto version = parse_schema_version(run_.environment.schema_version);
+      run_.oldest_minor = run_.newest_minor = version ? version->minor : 0;
     } else {
-      CellResult cell = cell_result_from_json(line, where);
+      std::uint32_t minor = 0;
+      CellResult cell = cell_result_from_json(line, where, &minor);
+      run_.oldest_minor = std::min(run_.oldest_minor, minor);
+      run_.newest_minor = std::max(run_.newest_minor, minor);
       if (watcher_) watcher_(cell);
       cells_.add(
           std::move(cell),

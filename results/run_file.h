@@ -39,6 +39,8 @@ struct RunFile {
   std::uint64_t torn_line = 0;            // its 1-based number; 0 where the file is whole
   std::uint64_t whole_bytes = 0;          // length of the file up to the end of its last whole line
   bool newline_missing = false;           // the last line is whole but for its newline
+  // MINOR versions of the schema that lines state, the environment's among them.
+  std::uint32_t oldest_minor = 0, newest_minor = 0;
 };
 
 // Reads all of it, line by line. Throws FileError where the file cannot be read, and UsageError

@@ -5,6 +5,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include <cmath>
 #include <string>
 
 namespace allocmark {
@@ -21,6 +22,20 @@ template <typename Value>
 CLI::Option* add_default(CLI::App* app, const std::string& name, Value& value,
                          const std::string& unit, const std::string& text) {
   return add_value(app, name, value, unit, text)->capture_default_str();
+}
+
+// As CLI::Range, which lets "nan" pass: no comparison with it is true.
+inline CLI::Validator number_range(double low, double high) {
+  return CLI::Validator(
+      [range = CLI::Range(low, high)](std::string& text) {
+        double value = 0;
+        if (!CLI::detail::lexical_cast(text, value) || !std::isnan(value)) return range(text);
+        std::string beyond = "inf";
+        const std::string message = range(beyond);
+        return message.substr(0, message.find(beyond)) + text +
+               message.substr(message.find(beyond) + beyond.size());
+      },
+      "");
 }
 
 }  // namespace allocmark

@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "results/derived.h"
 #include "results/json.h"
 #include "tests/catch.h"
@@ -111,6 +112,25 @@ std::string check(const json& rule, const json& value, const std::string& path) 
     if (!error.empty()) return error;
   }
   return {};
+}
+
+// The line with what the schema requires of it alone, as the first version wrote it.
+json oldest(const json& value, const json& rule) {
+  if (rule.contains("$ref")) {
+    const auto to = rule["$ref"].get<std::string>().substr(1);
+    return oldest(value, schema().at(json::json_pointer(to)));
+  }
+  if (rule.contains("anyOf") && !value.is_null()) return oldest(value, rule["anyOf"][0]);
+  if (value.is_array() && rule.contains("items")) {
+    json items = json::array();
+    for (const json& item : value) items.push_back(oldest(item, rule["items"]));
+    return items;
+  }
+  if (!value.is_object() || !rule.contains("properties")) return value;
+  json kept = json::object();
+  for (const json& name : rule["required"])
+    kept[name] = oldest(value[name], rule["properties"][name]);
+  return kept;
 }
 
 std::string check_line(const std::string& line) { return check(schema(), json::parse(line), ""); }
@@ -241,4 +261,29 @@ TEST_CASE("every status and cause is documented") {
     causes.insert(name);
   }
   CHECK(documented("OOM causes", "results/FAILURES.md") == causes);
+}
+
+TEST_CASE("a line of the first version lacks what came later, and is read") {
+  CellResult unnamed = sample::cell();  // names of definitions came later
+  unnamed.key.workload_definition.clear();
+  unnamed.key.workload_files.clear();
+  unnamed.key.conf_definition.clear();
+  json cell = oldest(json::parse(to_json_line(unnamed)), {{"$ref", "#/$defs/cell"}});
+  cell["schema_version"] = "1.0.0";
+  const CellResult read = cell_result_from_json(cell.dump(), "r.jsonl:2");
+  CHECK(read.oom_count == sample::cell().oom_count);
+  CHECK(read.failed_before_count == 0);
+  CHECK(read.contents_placement_hash.empty());
+  json environment =
+      oldest(json::parse(to_json_line(sample::environment())), {{"$ref", "#/$defs/environment"}});
+  environment["schema_version"] = "1.0.0";
+  CHECK(environment_from_json(environment.dump(), "r.jsonl:1").schema_version == "1.0.0");
+}
+
+TEST_CASE("a line of a version that has a field may lack it only where it can be null") {
+  json cell = json::parse(to_json_line(sample::cell()));
+  cell.erase("failed_again_count");
+  CHECK_THROWS_AS(cell_result_from_json(cell.dump(), "r.jsonl:2"), UsageError);
+  cell["schema_version"] = "1.11.0";
+  CHECK(cell_result_from_json(cell.dump(), "r.jsonl:2").failed_again_count == 0);
 }

@@ -148,6 +148,34 @@ constexpr std::pair<std::string_view, std::string_view> kMissing[] = {
          suggest(type, known, "scripts/record/record_without_gpu.py"));
 }
 
+// Fields that are read beside those of the keys. What is there as something else than its kind was
+// a slip, and the class's preset in its place would be another model.
+constexpr std::string_view kMoreNumbers[] = {
+    "head_dim",         "n_inner",           "q_lora_rank",           "qk_nope_head_dim",
+    "n_shared_experts", "max_window_layers", "sliding_window_pattern"};
+constexpr std::string_view kSwitches[] = {"tie_word_embeddings", "use_sliding_window",
+                                          "attention_bias", "mlp_bias"};
+
+void check_kind(const Json& config, std::string_view field, bool is_number,
+                const std::string& where) {
+  const auto found = config.find(field);
+  if (found == config.end() || found->is_null()) return;
+  if (is_number ? found->is_number_unsigned() : found->is_boolean()) return;
+  refuse(where, fmt::format("'{}' cannot be used", field),
+         is_number ? "a whole number from 0 on, or null" : "true, false or null",
+         json_text(*found).substr(0, 60),
+         "correct it, or download config.json from the model's page");
+}
+
+void check_kinds(const Json& config, const KnownType& known, const std::string& where) {
+  for (const MappedKey& mapped : known.keys) {
+    for (const std::string_view field : mapped.fields)
+      if (!field.empty()) check_kind(config, field, true, where);
+  }
+  for (const std::string_view field : kMoreNumbers) check_kind(config, field, true, where);
+  for (const std::string_view field : kSwitches) check_kind(config, field, false, where);
+}
+
 void add_key(std::string_view key, std::uint64_t value, ModelConfig* model) {
   model->head += fmt::format(",{}={}", key, value);
 }
@@ -174,18 +202,24 @@ void add_mapped(const Json& config, const MappedKey& mapped, const std::string& 
 }
 
 // Phi: the part of a head that turns, which older configs say beside the frequencies.
-void add_turning_part(const Json& config, std::uint64_t head_size, ModelConfig* model) {
+void add_turning_part(const Json& config, std::uint64_t head_size, const std::string& where,
+                      ModelConfig* model) {
   constexpr std::string_view name = "partial_rotary_factor";
   const auto inner = config.find("rope_parameters");
   const bool is_inside = inner != config.end() && inner->is_object() && inner->contains(name);
   const Json& holder = is_inside ? *inner : config;
   const auto part = holder.find(name);
-  if (part == holder.end() || !part->is_number() || *part == 1.0) return;
+  if (part == holder.end() || part->is_null() || *part == 1.0) return;
+  if (!part->is_number() || !(part->get<double>() > 0 && part->get<double>() < 1)) {
+    refuse(where, fmt::format("'{}' cannot be used", name), "a number above 0, at most 1",
+           json_text(*part).substr(0, 60), "correct it, or download it from the model's page");
+  }
   add_key("rope_size",
           static_cast<std::uint64_t>(static_cast<double>(head_size) * part->get<double>()), model);
 }
 
-void add_rotary(const Json& config, const KnownType& known, ModelConfig* model) {
+void add_rotary(const Json& config, const KnownType& known, const std::string& where,
+                ModelConfig* model) {
   const bool is_tied =
       known.is_tied ? !is_off(config, "tie_word_embeddings") : is_on(config, "tie_word_embeddings");
   add_key("tied", is_tied ? 1 : 0, model);
@@ -202,7 +236,7 @@ void add_rotary(const Json& config, const KnownType& known, ModelConfig* model) 
       std::max<std::uint64_t>(number_of(config, "num_attention_heads").value_or(1), 1);
   const std::uint64_t given = number_of(config, "head_dim").value_or(hidden / heads);
   add_key("head_size", given, model);
-  if (model->model_type == "phi3") add_turning_part(config, given, model);
+  if (model->model_type == "phi3") add_turning_part(config, given, where, model);
 }
 
 // Every how manieth block sees all tokens, 0: none; nothing where that is no rule.
@@ -273,10 +307,11 @@ ModelConfig read_model_config(std::string_view json, const std::string& where) {
   if (has_text) model.model_type = "gemma3_text";
   const auto* const known = std::ranges::find(kKnownTypes, model.model_type, &KnownType::type);
   if (known == std::end(kKnownTypes)) refuse_type(where, model.model_type);
+  check_kinds(config, *known, where);
   model.head = known->base;
   for (const MappedKey& mapped : known->keys) add_mapped(config, mapped, where, &model);
   if (!known->is_rotary) return model;
-  add_rotary(config, *known, &model);
+  add_rotary(config, *known, where, &model);
   add_windows(config, *known, &model);
   note_left_out(config, &model);
   if (has_text) note_vision(whole, number_of(config, "hidden_size").value_or(2304), &model);

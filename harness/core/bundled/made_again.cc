@@ -230,7 +230,8 @@ double TimeBudget::left_s() const {
 
 bool names_files(const CellKey& key) {
   return key.workload.find("file:") != std::string::npos ||
-         key.workload_definition.find("file:") != std::string::npos;
+         key.workload_definition.find("file:") != std::string::npos ||
+         key.workload_text().find(".json") != std::string::npos;
 }
 
 EventsAgain events_again(const CellKey& key, std::uint64_t event_count, const TimeBudget& budget) {
@@ -334,7 +335,7 @@ std::vector<ExactAgain> exact_numbers(const CellResult& stored, const CellResult
     if (one_device || hangs_on_no_device(before, now, name))
       compare_field(before, now, name, "", numbers);
   }
-  if (stored.rounded_bytes_peak) {
+  if (stored.rounded_bytes_peak || stored.packed_bytes) {
     for (const std::string& name : exact_fields(kExactBounds))
       compare_field(before, now, name, "", numbers);
   }

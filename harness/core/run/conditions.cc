@@ -208,7 +208,9 @@ Conditions conditions_from_json(const std::string& text, const std::string& wher
     const nlohmann::json json = parse_json(text, source);
     Conditions conditions{.wall_s = json.value("wall_s", 0.0)};
     visit_numbers(conditions, [&]<typename Number>(const char* name, std::optional<Number>& value) {
-      if (json.contains(name) && !json.at(name).is_null()) value = json.at(name).get<Number>();
+      if (!json.contains(name) || json.at(name).is_null()) return;
+      if (json.at(name).get<double>() < 0) refuse_json(source, fmt::format("{} below 0", name));
+      value = json.at(name).get<Number>();
     });
     json.at("warnings").get_to(conditions.warnings);
     return conditions;

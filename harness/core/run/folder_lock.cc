@@ -69,6 +69,8 @@ int lock_now(int descriptor) {
   return 0;
 }
 
+}  // namespace
+
 bool holds_something(const std::string& folder) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
@@ -77,8 +79,6 @@ bool holds_something(const std::string& folder) {
   if (error) throw_unusable(folder, error.value());
   return false;
 }
-
-}  // namespace
 
 FolderLock FolderLock::acquire(const std::string& folder) {
   const std::string path = (fs::path(folder) / kLockName).string();

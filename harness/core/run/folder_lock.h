@@ -29,6 +29,9 @@ class FolderLock {
   std::string path_;
 };
 
+// Whether something beside a lock is in the folder.
+[[nodiscard]] bool holds_something(const std::string& folder);
+
 // Makes the folder where it is not there, and takes it for a new run. Throws UsageError with `next`
 // where something is in it, and EnvironmentError where another process writes to it or it cannot be
 // made.

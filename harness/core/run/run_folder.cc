@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -13,6 +14,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/error.h"
+#include "base/input_file.h"
 #include "base/json_text.h"
 #include "base/shell_text.h"
 #include "results/json.h"
@@ -220,11 +222,43 @@ RunFolder RunFolder::create(const std::string& folder, const RunManifest& manife
                    RunFileWriter::create(results_path(folder), environment));
 }
 
+namespace {
+
+// Killed before the first line of its results was written, a run has nothing to lose.
+bool has_no_line(const std::string& folder) {
+  std::error_code error;
+  const std::uint64_t size_bytes = fs::file_size(results_path(folder), error);
+  if (error) return error == std::errc::no_such_file_or_directory;
+  if (size_bytes > kLineBytesMax) return false;
+  return read_file(results_path(folder), kResultsInput).find('\n') == std::string::npos;
+}
+
+constexpr const char* kNotBegun = "nothing had been measured here yet: the run begins anew";
+
+}  // namespace
+
+RunFolder RunFolder::begin_anew(const std::string& folder, FolderLock lock,
+                                const RunManifest& manifest, const Environment& environment) {
+  write_file(path_in_folder(folder, kManifestName), to_json(manifest));
+  fs::remove(results_path(folder));
+  RunFolder begun(folder, std::move(lock),
+                  RunFileWriter::create(results_path(folder), environment));
+  begun.notes_.emplace_back(kNotBegun);
+  return begun;
+}
+
 RunFolder RunFolder::resume(const std::string& folder, const RunManifest& manifest,
                             const Environment& environment) {
+  std::error_code ignored;
+  if (fs::is_directory(folder, ignored) && !holds_something(folder)) {
+    RunFolder begun = create(folder, manifest, environment);
+    begun.notes_.emplace_back(kNotBegun);
+    return begun;
+  }
   // What is no run gets no lock; a run is read under it, since until then it may have grown.
   static_cast<void>(read_manifest(folder));
   FolderLock lock = FolderLock::acquire(folder);
+  if (has_no_line(folder)) return begin_anew(folder, std::move(lock), manifest, environment);
   const RunManifest before = read_manifest(folder);
   RunFile file = read_run_file(results_path(folder), CellDetail::Summary);
   check_same_plan(folder, before, manifest, file.environment, environment);

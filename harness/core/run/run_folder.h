@@ -59,7 +59,7 @@ class RunFolder {
   // A folder left by an earlier run. Its finished cells are kept; crashed, timed-out and failed
   // ones are to be run again, and those whose scenario or trace file was edited since, as notes()
   // say. Throws UsageError saying what differs where its results would not be comparable with new
-  // ones.
+  // ones. One that was killed before its first line of results begins anew.
   [[nodiscard]] static RunFolder resume(const std::string& folder, const RunManifest& manifest,
                                         const Environment& environment);
 
@@ -85,6 +85,9 @@ class RunFolder {
  private:
   RunFolder(std::string folder, FolderLock lock, RunFileWriter file)
       : folder_(std::move(folder)), lock_(std::move(lock)), file_(std::move(file)) {}
+
+  static RunFolder begin_anew(const std::string& folder, FolderLock lock,
+                              const RunManifest& manifest, const Environment& environment);
 
   std::string folder_;
   FolderLock lock_;

@@ -1,7 +1,6 @@
 // Times that no machine can have measured, however well they fit each other: less than their parts,
 // less than reading a clock takes, an answer before its kernels are through.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +16,7 @@
 #include "harness/tools/bundle/bundle_rules.h"
 #include "results/derived.h"
 #include "results/latency_histogram.h"
+#include "results/schema_version.h"
 
 namespace allocmark {
 namespace {
@@ -211,18 +211,50 @@ Findings impossible_times(const CellResult& cell, const Environment& environment
 }
 
 int schema_minor(const Environment& environment) {
-  const std::string& version = environment.schema_version;
-  const std::size_t at = version.find('.') + 1;
-  int minor = 0;
-  std::from_chars(version.data() + at, version.data() + version.size(), minor);
-  return minor;
+  const auto version = parse_schema_version(environment.schema_version);
+  return version ? static_cast<int>(version->minor) : 0;
 }
 
-Findings missing_parts(const CellResult& cell, const Environment& environment) {
+namespace {
+
+constexpr int kPassesMinor = 4;    // what passes cost, and servers' requests in them
+constexpr int kScaledMinor = 7;    // host parts scaled to the profile's host
+constexpr int kRoundedMinor = 15;  // what no allocator can undercut
+
+// Numbers that every cell has since its version, and without which others are held against nothing.
+void check_left_out(const CellResult& cell, const Environment& environment, bool scales,
+                    Findings& findings) {
+  const int minor = schema_minor(environment);
+  const auto left_out = [&](bool is_there, std::string_view name) {
+    if (!is_there) findings.push_back(fmt::format("{} is left out", name));
+  };
+  const auto all_have = [&](double PassSummary::*number) {
+    return std::ranges::all_of(cell.passes,
+                               [&](const PassSummary& one) { return one.*number > 0; });
+  };
+  if (minor >= kPassesMinor && cell.requests && cell.requests->latency.count > 0)
+    left_out(all_have(&PassSummary::request_latency_ns_p99), "request_latency_ns_p99 of a pass");
+  if (minor >= kScaledMinor && scales) {
+    left_out(all_have(&PassSummary::host_reference_ns), "host_reference_ns of a pass");
+    left_out(cell.host_scale > 0, "host_scale");
+    const double readable_ns =
+        2 * (environment.clock_overhead_ns + environment.clock_resolution_ns);
+    left_out(cell.allocate.total.p50_ns <= readable_ns || cell.scaled.allocate_p50_ns > 0,
+             "allocate_scaled_latency_ns_p50");
+    left_out(cell.deallocate.total.p50_ns <= readable_ns || cell.scaled.deallocate_p50_ns > 0,
+             "deallocate_scaled_latency_ns_p50");
+  }
+  if (minor >= kRoundedMinor) left_out(cell.rounded_bytes_peak.has_value(), "rounded_bytes_peak");
+}
+
+}  // namespace
+
+Findings missing_parts(const CellResult& cell, const Environment& environment, bool scales) {
   Findings findings;
   if (!is_measured(cell) || cell.passes.empty() || schema_minor(environment) < kHistogramsMinor) {
     return findings;
   }
+  check_left_out(cell, environment, scales, findings);
   struct Part {
     std::string_view name;
     const LatencySummary& total;

@@ -24,10 +24,11 @@
 namespace allocmark {
 namespace {
 
-std::vector<std::string> findings_of(const CellResult& cell, const Environment& environment) {
+std::vector<std::string> findings_of(const CellResult& cell, const Environment& environment,
+                                     bool scales) {
   std::vector<std::string> findings = contradictions(cell);
   for (std::string& finding : impossibilities(cell)) findings.push_back(std::move(finding));
-  for (std::string& finding : missing_parts(cell, environment)) {
+  for (std::string& finding : missing_parts(cell, environment, scales)) {
     findings.push_back(std::move(finding));
   }
   for (std::string& finding : impossible_times(cell, environment)) {
@@ -127,10 +128,13 @@ void check_run(const BundleView& view, const StoredRun& run, CheckedRule& rule) 
   for (const std::string& finding : impossible_environment(environment)) {
     broken(rule, run.label + finding);
   }
+  // An A/B run scales nothing. Others scale all cells, or none.
+  const bool scales = std::ranges::any_of(
+      run.file->cells, [](const CellResult& cell) { return cell.host_scale > 0; });
   for (std::size_t index = 0; index < run.whole.count; ++index) {
     const CellResult& cell = run.whole.whole(index);
     const std::string name = run.label + name_of(cell.key);
-    for (const std::string& finding : findings_of(cell, environment)) {
+    for (const std::string& finding : findings_of(cell, environment, scales)) {
       broken(rule, name + ": " + finding);
     }
     check_repeat(cell, view, environment, rule);
@@ -158,8 +162,8 @@ void check_first_rounds(const BundleView& view, const StoredRun& run, std::uint3
 void check_all_rounds(const BundleView& view, CheckedRule& rule) {
   for (std::size_t index = 0; index < view.turns->rounds.size(); ++index) {
     const RoundResult& round = view.turns->rounds[index];
-    for (const std::string& finding :
-         findings_of(view.turns->whole.whole(index), view.turns->environments.at(round.side))) {
+    for (const std::string& finding : findings_of(view.turns->whole.whole(index),
+                                                  view.turns->environments.at(round.side), false)) {
       broken(rule, "round {}, side {}: {}: {}", round.round + 1, side_name(round.side),
              name_of(round.cell.key), finding);
     }

@@ -6,13 +6,16 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "allocators/registry.h"
 #include "base/error.h"
 #include "harness/core/bundled/made_again.h"
+#include "harness/core/device/card_names.h"
 #include "harness/core/device/runtime_select.h"
+#include "harness/core/replay/kernel_source.h"
 #include "harness/tools/bundle/bundle_rules.h"
 #include "results/columns/columns.h"
 
@@ -47,6 +50,30 @@ std::string problem_of_conf(const CellKey& key, const BackendEntry& entry) {
   }
 }
 
+// A config string has a name of its own where it says so ("as:NAME"), for what plugins load.
+std::string problem_of_conf_name(const CellKey& key) {
+  if (key.conf_definition.empty()) return "";
+  const std::string pairs = "," + key.conf_definition + ",";
+  const bool is_name = !is_own_allocator(key.allocator) && key.conf.starts_with("as:") &&
+                       pairs.find("," + key.conf + ",") != std::string::npos;
+  return is_name
+             ? ""
+             : fmt::format("it is no name of '{}', which the cell ran with", key.conf_definition);
+}
+
+// What the workload's name stands for here, on that device; empty where it names nothing.
+std::string definition_here(const CellKey& key, const std::string& gpu_name) {
+  std::vector<CellKey> placed{key};
+  placed[0].workload_definition = define_workload_with_kernels(key.workload);
+  (void)place_servers(&placed, gpu_name);
+  return placed[0].workload_definition;
+}
+
+// A name of a file is never looked up.
+bool may_name_file(std::string_view workload) {
+  return workload.find('/') != std::string_view::npos || workload.find(".json") != workload.npos;
+}
+
 class Names {
  public:
   Names(const BundleView& view, CheckedRule& rule) : view_(view), rule_(rule) {}
@@ -54,6 +81,7 @@ class Names {
   // `maker`: what ran the cell.
   void look_at(const CellKey& key, const Environment& maker) {
     device(key.device, maker);
+    workload(key, maker);
     if (!seen_.emplace(key.allocator, key.conf, key.conf_definition).second) return;
     const BackendEntry* const entry = known_backend(key.allocator);
     if (entry == nullptr) {
@@ -63,10 +91,34 @@ class Names {
       // Which releases of PyTorch are there differs from machine to machine.
       return is_release ? not_checked(rule_, finding) : differs(view_, maker, finding, rule_);
     }
-    const std::string problem = problem_of_conf(key, *entry);
-    if (problem.empty()) return;
-    differs(view_, maker, fmt::format("{} [{}]: {}", key.allocator, conf_or_unset(key), problem),
-            rule_);
+    for (const std::string& problem : {problem_of_conf(key, *entry), problem_of_conf_name(key)}) {
+      if (problem.empty()) continue;
+      differs(view_, maker, fmt::format("{} [{}]: {}", key.allocator, conf_or_unset(key), problem),
+              rule_);
+    }
+  }
+
+  // A cell is of what its workload is said to mean; the tables show the name alone.
+  void workload(const CellKey& key, const Environment& maker) {
+    const std::string& said = key.workload_definition;
+    if (said.empty() || !workloads_.emplace(key.workload, said, key.device).second) return;
+    if (may_name_file(key.workload)) {
+      rule_.reservations.push_back(fmt::format(
+          "what '{}' names is not in the bundle; it is said to mean '{}'", key.workload, said));
+      return;
+    }
+    std::string here;
+    try {
+      here = definition_here(key, maker.gpu_name);
+    } catch (const Error& error) {
+      return not_checked(rule_, "{}", error.what());
+    }
+    if (here == said) return;
+    const bool is_unknown = here.empty() && key.workload.find(':') == std::string::npos;
+    const std::string text =
+        fmt::format("workload '{}' is said to mean '{}', here it {}", key.workload, said,
+                    here.empty() ? "stands for itself" : fmt::format("means '{}'", here));
+    is_unknown ? not_checked(rule_, text) : differs(view_, maker, text, rule_);
   }
 
   void device(const std::string& name, const Environment& maker) {
@@ -82,6 +134,7 @@ class Names {
   CheckedRule& rule_;
   std::set<std::string> devices_ = {};
   std::set<std::tuple<std::string, std::string, std::string>> seen_ = {};
+  std::set<std::tuple<std::string, std::string, std::string>> workloads_ = {};
 };
 
 }  // namespace

@@ -103,12 +103,25 @@ bool same_program(const Environment& a, const Environment& b) {
          a.git_dirty == b.git_dirty;
 }
 
+namespace {
+
+// "1.2.3 (git abc", as version_text() begins.
+std::string version_of(const Environment& maker) {
+  constexpr std::size_t kShaShown = 12;
+  return fmt::format("{} (git {}", maker.allocmark_version,
+                     std::string_view(maker.git_sha).substr(0, kShaShown));
+}
+
+}  // namespace
+
+bool made_here(const BundleView& view, const Environment& maker) {
+  return view.options.version.starts_with(version_of(maker));
+}
+
 void differs(const BundleView& view, const Environment& maker, const std::string& what,
              CheckedRule& rule) {
-  constexpr std::size_t kShaShown = 12;  // of version_text()
-  const std::string theirs = fmt::format("{} (git {}", maker.allocmark_version,
-                                         std::string_view(maker.git_sha).substr(0, kShaShown));
-  if (view.options.version.starts_with(theirs)) return differs(view, what, rule);
+  const std::string theirs = version_of(maker);
+  if (made_here(view, maker)) return differs(view, what, rule);
   not_checked(rule,
               "{}: this is allocmark {}, and '{})' measured it: check it with "
               "that version",

@@ -77,6 +77,8 @@ void differs(const BundleView& view, const Environment& maker, const std::string
 // The runs that can be read.
 [[nodiscard]] std::vector<const StoredRun*> runs_of(const BundleView& view);
 [[nodiscard]] bool same_program(const Environment& a, const Environment& b);
+// Whether this program is the one of the environment.
+[[nodiscard]] bool made_here(const BundleView& view, const Environment& maker);
 // Says that the rule cannot be checked where there is no run.
 [[nodiscard]] bool needs_run(const BundleView& view, CheckedRule& rule);
 
@@ -93,9 +95,10 @@ void cells_consistent(const BundleView& view, CheckedRule& rule);
 [[nodiscard]] std::vector<std::string> impossible_times(const CellResult& cell,
                                                         const Environment& environment);
 [[nodiscard]] std::vector<std::string> impossible_environment(const Environment& environment);
-// Parts without which no other number could be held against them.
+// Parts without which no other number could be held against them. `scales`: the run's cells have
+// times scaled to another host.
 [[nodiscard]] std::vector<std::string> missing_parts(const CellResult& cell,
-                                                     const Environment& environment);
+                                                     const Environment& environment, bool scales);
 // 13 of "1.13.0".
 [[nodiscard]] int schema_minor(const Environment& environment);
 // In bundle_names.cc.

@@ -22,14 +22,34 @@
 #include "results/compare/compare_environment.h"
 #include "results/derived.h"
 #include "results/json.h"
+#include "results/schema_version.h"
 
 namespace allocmark {
 namespace {
 
 using Json = nlohmann::json;
 
-void check_whole(const StoredRun& run, CheckedRule& rule) {
+// What this version cannot read in a line would be published unseen.
+void check_schema(const StoredRun& run, const BundleView& view, CheckedRule& rule) {
+  const std::uint32_t ours = our_schema_version().minor;
+  const RunFile& file = *run.file;
+  if (file.oldest_minor != file.newest_minor) {
+    broken(rule, "{}lines of schema 1.{} and of 1.{} in one file", run.label, file.oldest_minor,
+           file.newest_minor);
+  } else if (file.newest_minor > ours) {
+    not_checked(rule,
+                "{}the results are of schema 1.{}, of which this allocmark knows 1.{}: check it "
+                "with the version that wrote it",
+                run.label, file.newest_minor, ours);
+  } else if (file.newest_minor < ours && made_here(view, file.environment)) {
+    broken(rule, "{}the results are of schema 1.{}, and {} writes 1.{}", run.label,
+           file.newest_minor, view.options.version, ours);
+  }
+}
+
+void check_whole(const StoredRun& run, const BundleView& view, CheckedRule& rule) {
   if (!run.file) return broken(rule, run.label + run.problem);
+  check_schema(run, view, rule);
   if (run.file->torn || run.file->newline_missing) {
     broken(rule,
            run.label + "the last line is cut short: the run was still being written or was killed");
@@ -87,7 +107,10 @@ std::uint32_t pass_count_max(const StoredRun& run, const BundleView& view) {
 
 void check_nothing_else(const StoredRun& run, std::uint32_t most, CheckedRule& rule) {
   std::set<std::string> planned;
-  for (const CellKey& key : run.plan->cells) planned.insert(key.id());
+  for (const CellKey& key : run.plan->cells) {
+    if (!planned.insert(key.id()).second)
+      broken(rule, run.label + name_of(key) + ": planned twice");
+  }
   for (const CellResult& cell : run.file->cells) {
     const std::string name = run.label + name_of(cell.key);
     if (cell.key.device != run.file->environment.device) {
@@ -237,8 +260,8 @@ std::vector<const StoredRun*> runs_of(const BundleView& view) {
 }
 
 void results_whole(const BundleView& view, CheckedRule& rule) {
-  check_whole(view.run, rule);
-  if (view.base.there) check_whole(view.base, rule);
+  check_whole(view.run, view, rule);
+  if (view.base.there) check_whole(view.base, view, rule);
   if (!view.turns_problem.empty()) broken(rule, view.turns_problem);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "base/input_file.h"
+#include "harness/core/bundled/bounds_again.h"
 #include "harness/core/bundled/made_again.h"
 #include "harness/core/bundled/scratch_folder.h"
 #include "harness/core/device/runtime_select.h"
@@ -220,7 +222,12 @@ class Simulation {
   static std::vector<std::string> differences_of(const StoredCell& stored,
                                                  const CellResult& result) {
     const CellResult& cell = stored.source->whole(stored.index);
-    if (cell.status != CellStatus::Skipped) return differences(exact_numbers(cell, result));
+    if (cell.status != CellStatus::Skipped) {
+      std::vector<std::string> found = differences(exact_numbers(cell, result));
+      if (!is_measured(result)) return found;
+      std::ranges::move(impossible_beside(cell, result), std::back_inserter(found));
+      return found;
+    }
     if (result.status == CellStatus::Skipped) return {};
     return {fmt::format("stored as skipped ({}), and simulated again it is {}", cell.reason,
                         to_string(result.status))};

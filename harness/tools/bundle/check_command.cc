@@ -36,7 +36,7 @@ void add_check(CLI::App* app, CheckCommand* command) {
                 "Simulate every simulated cell again, not only those of at most 200000 events");
   add_value(app, "--seconds", command->seconds, "S",
             "Time limit for making the traces again, and the same again for simulating the cells")
-      ->check(CLI::Range(1.0, 1e6))
+      ->check(number_range(1.0, 1e6))
       ->capture_default_str();
   app->footer(
       "\nComplete? Consistent? Enough samples? Made from its raw results? The rules: "

@@ -54,7 +54,7 @@ void add_conformance(CLI::App* app, ConformanceCommand* command) {
   add_default(app, "-d,--device", command->setup.device, "D", "A simulated device, sim:NAME");
   add_default(app, "--timeout", command->setup.limit_s, "S",
               "Seconds for each call of the plugin, 1 to 600; a rule may take six times as long")
-      ->check(CLI::Range(1.0, 600.0));
+      ->check(number_range(1.0, 600.0));
   std::vector<std::string> names;
   for (const conformance::Rule& rule : conformance::all_rules()) names.emplace_back(rule.name);
   add_value(app, "--rule", command->setup.rules, "R", "Only these rules, by name")

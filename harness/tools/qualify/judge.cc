@@ -7,11 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/median.h"
+#include "harness/tools/qualify/test.h"
 
 namespace allocmark::qualify {
 namespace {
@@ -223,7 +226,15 @@ void conclude(Report& report, Verdict fails_from) {
 namespace {
 
 std::string contradiction_of_test(const TestResult& test) {
+  const bool has_pass = std::ranges::any_of(
+      test.figures, [](const Figure& figure) { return figure.verdict == Verdict::Pass; });
+  if (test.verdict == Verdict::Pass && !has_pass)
+    return fmt::format("{} is called PASS, and no figure of it is", test_id(test));
   for (const Figure& figure : test.figures) {
+    if (!figure.value && figure.verdict != Verdict::Skip) {
+      return fmt::format("{}: {} is called {}, and was not measured", test_id(test), figure.name,
+                         to_string(figure.verdict));
+    }
     if (!figure.threshold.empty() && figure.value) {
       const Verdict made = verdict_of(*figure.value, figure.limit);
       if (figure.verdict < made) {
@@ -239,9 +250,58 @@ std::string contradiction_of_test(const TestResult& test) {
   return "";
 }
 
+// A limit that is not the one that ships, where the report says that those were used.
+std::string other_limit(const TestResult& test, const Thresholds& shipped) {
+  for (const Figure& figure : test.figures) {
+    if (figure.threshold.empty()) continue;
+    const auto limit = shipped.find(figure.threshold);
+    const bool same = limit != shipped.end() && limit->second.warn == figure.limit.warn &&
+                      limit->second.fail == figure.limit.fail &&
+                      limit->second.is_min == figure.limit.is_min;
+    if (!same) {
+      return fmt::format("{}: the limit of {} is not the one that ships", test_id(test),
+                         figure.threshold);
+    }
+  }
+  return "";
+}
+
+// Of a GPU each test is there once.
+std::string missing_test(const GpuReport& gpu) {
+  std::vector<std::string_view> wanted{"siblings"};
+  for (const TestEntry& entry : registry())
+    if (entry.scope != Scope::Node) wanted.push_back(entry.name);
+  for (const std::string_view name : wanted) {
+    const auto count = std::ranges::count(gpu.tests, name, &TestResult::test);
+    if (count != 1) return fmt::format("{}: {} is there {} times", gpu.facts.label, name, count);
+  }
+  return "";
+}
+
+// What a report of this version cannot lack.
+std::string missing_part(const Report& report) {
+  for (const GpuReport& gpu : report.gpus) {
+    std::string found = missing_test(gpu);
+    if (!found.empty()) return found;
+  }
+  if (report.thresholds_path != kShippedThresholds) return "";
+  const Thresholds shipped = default_thresholds();
+  for (const PlacedTest& placed : all_tests(report)) {
+    std::string found = other_limit(*placed.test, shipped);
+    if (!found.empty()) return found;
+  }
+  return "";
+}
+
 }  // namespace
 
-std::string contradiction_of(const Report& report) {
+std::string contradiction_of(const Report& report, std::string_view version) {
+  const bool is_fit = report.verdict == Verdict::Pass || report.verdict == Verdict::Warn;
+  if (is_fit && report.gpus.empty()) return "no GPU is in it";
+  if (is_fit && !version.empty() && report.version == version) {
+    std::string found = missing_part(report);
+    if (!found.empty()) return found;
+  }
   for (const PlacedTest& placed : all_tests(report)) {
     const std::string found = contradiction_of_test(*placed.test);
     if (!found.empty()) return found;

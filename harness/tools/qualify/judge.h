@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/tools/qualify/result.h"
@@ -46,7 +47,8 @@ struct PlacedTest {
 void conclude(Report& report, Verdict fails_from = Verdict::Fail);
 
 // What a report says that its own figures and limits do not give: a verdict that is better, or
-// another conclusion. Empty where there is nothing.
-[[nodiscard]] std::string contradiction_of(const Report& report);
+// another conclusion. Of one that this version wrote also a test that is missing, and a limit that
+// does not ship. Empty where there is nothing.
+[[nodiscard]] std::string contradiction_of(const Report& report, std::string_view version = {});
 
 }  // namespace allocmark::qualify

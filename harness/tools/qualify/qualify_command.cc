@@ -74,14 +74,14 @@ void add_qualify(CLI::App* app, QualifyCommand* command) {
             "--baseline' from many machines [what ships for the GPU's model]");
   add_value(app, "--seconds", command->seconds, "S",
             "Time of tests per GPU, instead of the level's")
-      ->check(CLI::Range(1.0, 1e7));
+      ->check(number_range(1.0, 1e7));
   add_default(app, "--time-limit", command->options.time_limit_s, "S",
               "Seconds that a test may run beyond its time before it is ended and FAIL")
-      ->check(CLI::Range(1.0, 1e6));
+      ->check(number_range(1.0, 1e6));
   add_value(app, "--time-budget", command->options.time_budget_s, "S",
             "Seconds for everything; tests without time left are SKIP, and health still runs "
             "[no budget]")
-      ->check(CLI::Range(1.0, 1e7));
+      ->check(number_range(1.0, 1e7));
   add_default(app, "--fail-on", command->fail_on, "V", "The mildest verdict with exit code 1")
       ->check(CLI::IsMember({"fail", "warn"}));
   add_output(app, command);
@@ -169,7 +169,8 @@ qualify::Report qualify_machine(const QualifyCommand& command,
   qualify::Report report = qualify::conduct(
       options, qualify::registry(), [&](const qualify::TestResult& result) { log.add(result); });
   report.environment = to_json_line(host_environment(command.argv));
-  report.thresholds_path = command.thresholds.empty() ? "those that ship" : command.thresholds;
+  report.thresholds_path =
+      command.thresholds.empty() ? qualify::kShippedThresholds : command.thresholds;
   for (const auto& form : kForms) {
     if (command.out.empty()) break;
     write_file(fmt::format("{}/{}", command.out, form.file),

@@ -69,11 +69,6 @@ class Writer {
   OrderedJson& object_;
 };
 
-// What is no JSON is told with its own bytes, which may be no text.
-std::string excerpt(const OrderedJson& json) {
-  return json.dump(-1, ' ', true, OrderedJson::error_handler_t::replace).substr(0, 60);
-}
-
 // Fills every field from a JSON object.
 class Reader {
  public:
@@ -146,7 +141,7 @@ class Reader {
 
   [[noreturn]] void wrong(const Field& field, const std::string& wanted,
                           const OrderedJson& got) const {
-    reject(prefix_ + field.name, wanted, excerpt(got));
+    reject(prefix_ + field.name, wanted, json_excerpt(got));
   }
 
  private:
@@ -168,7 +163,7 @@ class Reader {
   }
   template <typename Item, typename Visit>
   void read(const OrderedJson& found, const std::string& key, Item& item, Visit visit) const {
-    if (!found.is_object()) reject(key, "an object", excerpt(found));
+    if (!found.is_object()) reject(key, "an object", json_excerpt(found));
     Reader reader(found, where_, key + ".");
     visit(reader, item);
   }

@@ -13,6 +13,9 @@ namespace allocmark::qualify {
 
 using Thresholds = std::map<std::string, Limit, std::less<>>;
 
+// What a report has instead of a file's path.
+inline constexpr const char* kShippedThresholds = "those that ship";
+
 // The shipped file's text, to start one's own from.
 [[nodiscard]] std::string_view default_thresholds_text();
 [[nodiscard]] Thresholds default_thresholds();

@@ -163,9 +163,20 @@ TEST_CASE("parts that other numbers are held against cannot be left out") {
   Environment environment = make_environment();
   environment.profile_host_reference_ns = 400;
   Cells cells = sound_cells();
-  for (PassSummary& pass : cells[0].passes) pass.host_reference_ns = 500;
-  cells[0].host_reference_ns = 500, cells[0].host_scale = 0.8;
+  for (CellResult& cell : cells) {
+    for (PassSummary& pass : cell.passes) pass.host_reference_ns = 500;
+    cell.host_reference_ns = 500, cell.host_scale = 0.8;
+    const LatencySummary& latency = cell.allocate.total;
+    cell.scaled = {.allocate_p50_ns = 0.8 * latency.p50_ns,
+                   .allocate_p99_ns = 0.8 * latency.p99_ns,
+                   .deallocate_p50_ns = 0.8 * latency.p50_ns,
+                   .deallocate_p99_ns = 0.8 * latency.p99_ns};
+  }
   CHECK(broken(sealed(bundle_of(cells, environment))).empty());
+  // Of one cell alone.
+  Cells unscaled = cells;
+  unscaled[1].scaled = {}, unscaled[1].host_scale = 0;
+  CHECK(broken(sealed(bundle_of(unscaled, environment))) == Names{"cells-consistent"});
   cells[0].host_scale = 0.4;
   CHECK(broken(sealed(bundle_of(cells, environment))) == Names{"cells-consistent"});
 }
@@ -220,6 +231,12 @@ TEST_CASE("a busy machine whose passes differed makes a run that cannot be publi
   silent.warnings.clear();
   CHECK(rules_with(check(sound_cells(), to_json(silent)), RuleOutcome::Broken) ==
         Names{"machine-quiet"});
+  // Of another version, which may not know that warning.
+  environment.allocmark_version = "9.9.8";
+  const BundleCheck older = check(sound_cells(), to_json(silent));
+  INFO(render_check(older));
+  CHECK(rules_with(older, RuleOutcome::Broken).empty());
+  CHECK(rules_with(older, RuleOutcome::NotChecked).contains("machine-quiet"));
 }
 
 TEST_CASE("passes differ where more than a quarter lie far from their median") {

@@ -51,7 +51,7 @@ inline CellResult make_cell(const std::string& conf, std::uint32_t pass_count = 
               .on_oom = "skip"};
   cell.trace_name = "w", cell.trace_hash = "00000000000000aa", cell.placement_hash = "bb";
   cell.event_count = 4000, cell.allocate_count = 2000, cell.deallocate_count = 2000;
-  cell.requested_bytes_peak = 64 * kMiB;
+  cell.requested_bytes_peak = cell.rounded_bytes_peak.emplace(64 * kMiB);
   cell.capacity_bytes = parse_capacity("2x").resolve_bytes(cell.requested_bytes_peak);
   cell.allocated_bytes_peak = 65 * kMiB, cell.active_bytes_peak = 66 * kMiB;
   cell.reserved_bytes_peak = 80 * kMiB, cell.device_bytes_peak = 80 * kMiB;

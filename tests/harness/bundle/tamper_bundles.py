@@ -10,7 +10,7 @@ import tarfile
 
 ROOM = "allocmark-bundle/"
 KEY = ("workload", "allocator", "conf", "capacity", "seed", "device", "on_oom", "cell_id", "workload_definition",
-       "workload_files")
+       "workload_files", "conf_definition")
 
 
 def reserved(rule, text):

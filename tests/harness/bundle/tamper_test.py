@@ -5,7 +5,8 @@ Each case changes the results of a sound run and has allocmark bundle them, so t
 changes a file of a bundle and makes the hashes right again. `check` must break or refuse a rule that the sound bundle
 keeps, or have a reservation that it has not. Cases of four kinds cannot be found; they are named here and in
 results/BUNDLES.md: a case of those that is found after all fails as well. tamper_cheats.py has what changes a comparison,
-an A/B run or the conditions, tamper_runs.py and tamper_turns.py what changes the run that is compared with. How quiet the
+an A/B run or the conditions, tamper_runs.py and tamper_turns.py what changes the run that is compared with, tamper_parts.py what leaves out
+that other numbers are held against. How quiet the
 machine was is not looked at.
 """
 import copy
@@ -18,6 +19,8 @@ from pathlib import Path
 
 from tamper_bundles import KEY, Bundles
 from tamper_cheats import FILES, FOLDERS, HIDDEN_FILES, RESULTS, TIMES, TURNS, renamed
+from tamper_parts import FOLDERS as PARTS_OF_FOLDERS
+from tamper_parts import RESULTS as OF_PARTS
 from tamper_rules import BASES
 from tamper_rules import RESULTS as OF_RULES
 from tamper_runs import BASE_FILES, BASE_FOLDERS
@@ -299,9 +302,9 @@ def check_sound(bundles):
 
 
 def all_rows(bundles):
-    rows = [(bundles.with_results, *row) for row in CASES + RESULTS + OF_RULES + OF_RUNS]
+    rows = [(bundles.with_results, *row) for row in CASES + RESULTS + OF_RULES + OF_RUNS + OF_PARTS]
     rows += [(bundles.with_pinned, *row) for row in PINNED]
-    rows += [(bundles.with_folder, *row) for row in FOLDERS + OF_FOLDERS] + [(bundles.with_turns, *row) for row in TURNS + OF_TURNS]
+    rows += [(bundles.with_folder, *row) for row in FOLDERS + OF_FOLDERS + PARTS_OF_FOLDERS] + [(bundles.with_turns, *row) for row in TURNS + OF_TURNS]
     rows += [(bundles.with_base, *row) for row in BASES + OF_BASES] + [(bundles.with_base_folder, *row) for row in BASE_FOLDERS]
     rows += [(bundles.with_base_files, name, change, "") for name, change in BASE_FILES.items()]
     rows += [(bundles.with_files, name, change, "") for name, change in FILES.items()]

@@ -6,6 +6,7 @@ or 512 MiB of memory (of address space twice as much), end by a signal, or print
 """
 import gzip
 import io
+import json
 import os
 import re
 import shlex
@@ -18,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+from many_cells import cell_id
 from outside import answer_of
 
 DEEP = "[" * 100_000
@@ -115,7 +117,8 @@ ROWS = [
     ("trace generate comb:count=5 {W}/full.csv --force", "6", "No space left"),
 ]
 OPENERS = ["file:{W}/secret", "comb:count=4 then file:{W}/secret", "file:{W}/secret beside comb:count=4", "comb:count=4 then file:{W}/pipe",
-           "file:{W}/secret+kernels:off", "colocate:a=file:{W}/secret"]
+           "file:{W}/secret+kernels:off", "colocate:a=file:{W}/secret", "train:{W}/secret.json,batch=1", "serve:{W}/pipe.json,requests=2",
+           "comb:count=4 then infer:{W}/secret.json,batch=1"]
 
 
 def tar_of(entries, path, mode="w"):
@@ -160,7 +163,9 @@ def make_folders(work, program):
 def make_files(work, program):
     (work / "good.csv").write_text("op,id,size,stream\nalloc,1,512,0\nfree,1,0,0\n")
     (work / "secret").write_text("root:secret-of-this-machine:1::::::\n")
+    (work / "secret.json").write_text('{"model_type": "secret-of-this-machine"}')
     os.mkfifo(work / "pipe")
+    os.mkfifo(work / "pipe.json")
     (work / "pipes").mkdir()
     os.mkfifo(work / "pipes" / "results.jsonl")
     with open(work / "holes.csv", "wb") as file:
@@ -217,9 +222,29 @@ def bundles_with(work, program):
     for number, workload in enumerate(OPENERS):
         with tarfile.open(work / "sound.tar") as archive:
             files = [(entry.name, tarfile.REGTYPE, archive.extractfile(entry).read()) for entry in archive]
-        text = workload.replace("{W}", str(work)).encode()
-        tar_of([(name, kind, data.replace(b"comb:count=20", text)) for name, kind, data in files], work / f"opener{number}.tar")
+        text = workload.replace("{W}", str(work))
+        tar_of([(name, kind, of_workload(data, text)) for name, kind, data in files], work / f"opener{number}.tar")
         yield f"check {{W}}/opener{number}.tar", "13"
+
+
+def of_workload(data, text):
+    """A file of the bundle with another workload, under the name that a cell of it has."""
+    def renamed(value):
+        if isinstance(value, list):
+            return [renamed(item) for item in value]
+        if isinstance(value, dict) and value.get("workload") == "comb:count=20":
+            value = value | {"workload": text}
+            return value | {"cell_id": cell_id(value)} if "cell_id" in value else value
+        return {name: renamed(item) for name, item in value.items()} if isinstance(value, dict) else value
+
+    try:
+        return "".join(json.dumps(renamed(json.loads(line))) + "\n" for line in data.splitlines()).encode()
+    except ValueError:
+        pass
+    try:
+        return json.dumps(renamed(json.loads(data))).encode()
+    except ValueError:
+        return data.replace(b"comb:count=20", text.encode())
 
 
 class Table:
@@ -268,7 +293,9 @@ def main(program):
             for file in ["/dev/null", "/dev/full", "{W}", "{W}/none/x.csv", "{W}/round.csv", "{W}/null.csv", "{W}/link.csv"]:
                 table.try_one(command.replace("{F}", file), codes)
         for command, codes in bundles_with(work, program):
-            table.try_one(command, codes, unwanted="secret-of-this-machine")
+            table.try_one(command, codes, wanted="Do the workloads still give these events?", unwanted="secret-of-this-machine")
+            table.try_one(command, codes, wanted="cells-consistent", unwanted="results.jsonl cannot be used")
+            table.try_one(command, codes, unwanted=str(work / "secret.json") + ":")
         # Silent while a pipe that nobody writes to is given up, and open all the while.
         silent = subprocess.Popen([program, "why", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         for command, codes, wanted in ROWS:

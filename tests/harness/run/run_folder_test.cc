@@ -157,6 +157,37 @@ TEST_CASE("resume goes on after a last line that was cut short") {
   CHECK_FALSE(file.torn);
 }
 
+TEST_CASE("resume begins anew what was killed before its first line of results") {
+  const TemporaryFolder folder;
+  const auto resumes = [&](const std::string& path) {
+    RunFolder run = RunFolder::resume(path, make_manifest(), make_environment());
+    CHECK(run.kept().empty());
+    REQUIRE(run.notes().size() == 1);
+    CHECK(contains(run.notes()[0], "begins anew"));
+    run.append(make_result(1));
+    return read_run_file(results_path(path)).cells.size() == 1;
+  };
+  // Of a folder alone, of a plan alone, of a file without a line.
+  std::filesystem::create_directory(folder.path("empty"));
+  CHECK(resumes(folder.path("empty")));
+  for (const char* name : {"planned", "cut"}) {
+    static_cast<void>(RunFolder::create(folder.path(name), make_manifest(), make_environment()));
+    std::filesystem::remove(results_path(folder.path(name)));
+  }
+  CHECK(resumes(folder.path("planned")));
+  std::ofstream(results_path(folder.path("cut"))) << "{\"kind\":\"environ";
+  CHECK(resumes(folder.path("cut")));
+  // What is not there, and what is no run, is not made one.
+  for (const char* name : {"none", "other"}) {
+    if (name == std::string("other")) {
+      std::filesystem::create_directory(folder.path(name));
+      std::ofstream(folder.path("other/notes.txt")) << "mine";
+    }
+    CHECK_THROWS_AS(RunFolder::resume(folder.path(name), make_manifest(), make_environment()),
+                    Error);
+  }
+}
+
 TEST_CASE("resume takes more cells, and refuses another run saying what differs") {
   const TemporaryFolder folder;
   const std::string path = folder.path("run");

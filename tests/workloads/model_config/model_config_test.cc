@@ -44,6 +44,34 @@ TEST_CASE("what a config leaves out is what the model's class presets") {
         "gpt2-124m,layers=12,hidden=768,heads=12,ffn=3072,vocabulary=50257,positions=1024");
 }
 
+TEST_CASE("a field of another kind is refused, and no preset takes its place") {
+  const std::string config(kLlama32);
+  const auto with = [&](const std::string& field, const std::string& value) {
+    return config.substr(0, config.size() - 1) + ", \"" + field + "\": " + value + "}";
+  };
+  const auto without = [&](std::string text, const std::string& part) {
+    return text.erase(text.find(part), part.size());
+  };
+  for (const char* value : {"-1", "0.5", "2.0", "\"8\"", "true", "[]", "1e300"}) {
+    INFO(value);
+    const std::string heads =
+        without(with("num_key_value_heads", value), "\"num_key_value_heads\": 8, ");
+    CHECK(refusal_of_config(heads).find("'num_key_value_heads' cannot be used") !=
+          std::string::npos);
+    const std::string size = without(with("head_dim", value), "\"head_dim\": 128,");
+    CHECK(refusal_of_config(size).find("'head_dim' cannot be used") != std::string::npos);
+  }
+  for (const char* value : {"1", "\"true\"", "[]"}) {
+    const std::string tied =
+        without(with("tie_word_embeddings", value), ", \"tie_word_embeddings\": true");
+    CHECK(refusal_of_config(tied).find("'tie_word_embeddings' cannot be used") !=
+          std::string::npos);
+  }
+  // What is null is left to the class.
+  CHECK(head_of(without(with("num_key_value_heads", "null"), "\"num_key_value_heads\": 8, "))
+            .find("kv_heads=24") != std::string::npos);
+}
+
 TEST_CASE("a config of the model that a generator names gives that model's trace") {
   const auto summary_of = [](const std::string& model) {
     const auto source = open_workload("train:" + model + ",layers=2,batch=1,seq=64,steps=1", 1);

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include "base/error.h"
 #include "base/output_file.h"
+#include "harness/core/run/environment.h"
 #include "harness/shell/options.h"
 #include "harness/shell/output_path.h"
 #include "harness/shell/registry.h"
@@ -47,7 +48,7 @@ void add_merge(CLI::App* app, MergeCommand* command) {
             "For nodes: file with the names that must answer, one a line");
   add_default(app, "--within-hours", command->within_hours, "H",
               "For nodes: how far from the others' median start a node may have started")
-      ->check(CLI::Range(0.01, 1e6));
+      ->check(number_range(0.01, 1e6));
   add_value(
       app, "--baseline", command->baseline, "FILE",
       "For nodes: file to write for 'qualify --baseline', with the times of healthy machines");
@@ -118,7 +119,8 @@ ExitCode merge_nodes(const MergeCommand& command) {
   }
   fleet::ReadOptions options{.expected = {},
                              .within_s = command.within_hours * 3600,
-                             .now_s = static_cast<std::int64_t>(std::time(nullptr))};
+                             .now_s = static_cast<std::int64_t>(std::time(nullptr)),
+                             .version = version_text()};
   if (!command.expect.empty()) options.expected = fleet::read_names(command.expect);
   fleet::Fleet fleet{.rows = fleet::read_nodes(command.paths, options), .kinds = {}};
   fleet.kinds = fleet::find_outliers(fleet.rows);

@@ -83,7 +83,7 @@ NodeRow read_report(const std::string& path, const std::string& fallback_name,
     row.report = qualify::report_from_json(read_file(path, kReportInput), path);
     if (!row.report->node.name.empty()) row.name = row.report->node.name;
     row.clock = clock_problem(*row.report, path, options);
-    row.problem = qualify::contradiction_of(*row.report);
+    row.problem = qualify::contradiction_of(*row.report, options.version);
     if (!row.problem.empty()) row.status = NodeStatus::Damaged;
   } catch (const Error& error) {
     row.status = NodeStatus::Damaged;

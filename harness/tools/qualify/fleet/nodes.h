@@ -55,6 +55,7 @@ struct ReadOptions {
   std::vector<std::string> expected;  // names that must answer
   double within_s = 24 * 3600;        // of the median start, else it is of another time
   std::int64_t now_s = 0;             // seconds since 1970, by the clock of who merges
+  std::string version = {};           // of who merges: its own reports have all tests
 };
 
 // Each path is a node's folder (with qualify.json, or what a qualification that was cut short

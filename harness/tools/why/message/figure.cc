@@ -88,8 +88,10 @@ const UnitName* unit_at(std::string_view text, std::size_t at, const FigureStyle
   for (const UnitName& unit : kUnitNames) {
     if (!text.substr(at).starts_with(unit.text)) continue;
     const std::size_t end = at + unit.text.size();
-    if (unit.text.size() > 1 || style.has_letters || end == text.size() || !is_letter(text[end]))
-      return &unit;
+    const bool ends = end == text.size();
+    // Of a word that was cut: these programs write "512b", and no other unit of one letter.
+    if (unit.text.size() == 1 && style.goes_on && (ends || unit.text != "b")) continue;
+    if (unit.text.size() > 1 || style.has_letters || ends || !is_letter(text[end])) return &unit;
   }
   return nullptr;
 }
@@ -146,6 +148,8 @@ std::optional<FoundFigure> figure_at(std::string_view text, std::size_t at,
   // "10.9/23.6gib": the unit is of both.
   if (shares_unit) unit = unit_at(text, end_of_number(text, end + 1), style);
   if (unit == nullptr && !style.bare_is_bytes && !is_named) return std::nullopt;
+  // The end of the text may have cut it.
+  if (unit == nullptr && style.goes_on && end + 1 >= text.size()) return std::nullopt;
   // Before dots that stand for something left out it may be the beginning of a figure.
   if (unit == nullptr && text.substr(end).starts_with("..")) return std::nullopt;
   if (unit == nullptr) unit = &kBare;

@@ -27,6 +27,7 @@ struct FigureStyle {
   bool bare_is_bytes = false;  // a number without a unit is bytes; else it is no figure
   bool is_floored = false;     // cut off, not rounded to the nearest
   bool has_letters = false;    // "12.00G": a unit of one letter, whatever word follows
+  bool goes_on = false;        // something follows each figure, and be it the end of a line
 };
 
 struct FoundFigure {

@@ -47,6 +47,7 @@ constexpr std::array kPoolAnchors = {
     Anchor{"Currently allocated : {} Requested", Allocated},
     Anchor{"OutOfMemoryError: Allocation on device"},  // as ComfyUI cuts it
     Anchor{"OutOfMemoryError Exception Message: Allocation on device"},
+    Anchor{"OutOfMemoryError - Exception Message: Allocation on device"},
     Anchor{"Exception during processing !!! Allocation on device"}};
 constexpr std::array kPoolPatterns = {Pattern{Asked, "Requested : {} Device limit"},
                                       Pattern{Total, "Device limit : {}"},
@@ -261,6 +262,7 @@ constexpr std::array kNoFigureAnchors = {Anchor{"CUDA error: out of memory"},
                                          Anchor{"cudaErrorMemoryAllocation"},
                                          Anchor{"hipErrorOutOfMemory"},
                                          Anchor{"cuda runtime error (2) : out of memory"},
+                                         Anchor{"error=2 : out of memory"},  // THCudaCheck
                                          Anchor{"OUT_OF_DEVICE_MEMORY"},
                                          Anchor{"ErrorOutOfDeviceMemory"},
                                          Anchor{"HSA_STATUS_ERROR_OUT_OF_RESOURCES"},
@@ -269,6 +271,7 @@ constexpr std::array kNoFigureAnchors = {Anchor{"CUDA error: out of memory"},
 constexpr FigureStyle kBareStyle{.bare_is_bytes = true};
 constexpr FigureStyle kXlaStyle{.has_letters = true};
 constexpr FigureStyle kFlooredStyle{.bare_is_bytes = true, .is_floored = true};
+constexpr FigureStyle kStateStyle{.bare_is_bytes = true, .goes_on = true};
 
 constexpr std::array kForms = {
     Form{Family::PyTorch, "PyTorch", kPyTorchAnchors, kPyTorchPatterns},
@@ -278,12 +281,12 @@ constexpr std::array kForms = {
     Form{Family::Metal, "Apple's Metal", kMetalAnchors, kMetalPatterns},
     Form{Family::Summary, "a memory summary of PyTorch", kSummaryAnchors, kSummaryPatterns,
          kFlooredStyle},
-    Form{Family::Bfc, "TensorFlow and JAX (BFC allocator)", kBfcAnchors, kBfcPatterns, kBareStyle},
+    Form{Family::Bfc, "TensorFlow and JAX (BFC allocator)", kBfcAnchors, kBfcPatterns, kStateStyle},
     Form{Family::Bfc,
          "TensorFlow and JAX (BFC allocator)",
          kBfcStateAnchors,
          kBfcStatePatterns,
-         kBareStyle,
+         kStateStyle,
          {},
          true},
     Form{.family = Family::Bfc,
@@ -294,7 +297,7 @@ constexpr std::array kForms = {
          .is_warning = true},
     Form{Family::Xla, "JAX", kXlaAnchors, {}, kXlaStyle},
     Form{Family::XlaPool, "TensorFlow and JAX (cudaMallocAsync)", kXlaPoolAnchors, kXlaPoolPatterns,
-         kBareStyle},
+         kStateStyle},
     Form{Family::OtherGpu, "JAX on a TPU", kTpuAnchors, kTpuPatterns, kXlaStyle},
     Form{Family::OtherGpu, "a device without CUDA", kOtherGpuAnchors, {}, kBareStyle},
     Form{Family::XlaProgram, "JAX, a compiled program", kXlaProgramAnchors, kXlaProgramPatterns,

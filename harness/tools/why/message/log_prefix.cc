@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstdint>
 #include <string>
 
 namespace allocmark::message {
@@ -29,6 +31,20 @@ bool is_time(std::string_view word) {
   return word.find_first_of(":-/") != std::string_view::npos;
 }
 
+// "core/bfc_allocator.cc:1066]"
+bool is_source_place(std::string_view word) {
+  return word.ends_with(']') && word.find(':') != std::string_view::npos &&
+         word.find('.') != std::string_view::npos && word.find('[') == std::string_view::npos;
+}
+
+// The number of a thread, between glog's time and the place in the source.
+bool is_thread(std::string_view rest, std::string_view word) {
+  if (!word_is_digits(word)) return false;
+  rest.remove_prefix(word.size());
+  rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+  return is_source_place(rest.substr(0, rest.find(' ')));
+}
+
 // "W1231" of glog
 bool is_glog(std::string_view word) {
   return word.size() == 5 && std::string_view("IWEF").find(word[0]) != std::string_view::npos &&
@@ -43,10 +59,20 @@ bool is_level(std::string_view word, bool is_first) {
   return std::ranges::find(kLevels, text) != kLevels.end();
 }
 
-// "core/bfc_allocator.cc:1066]"
-bool is_source_place(std::string_view word) {
-  return word.ends_with(']') && word.find(':') != std::string_view::npos &&
-         word.find('.') != std::string_view::npos && word.find('[') == std::string_view::npos;
+// Of GitLab's jobs, "01E" and "00O+".
+bool is_stream(std::string_view word) {
+  if (word.ends_with('+')) word.remove_suffix(1);
+  return word.size() == 3 && digit(word[0]) && digit(word[1]) && (word[2] == 'E' || word[2] == 'O');
+}
+
+// "algo-1-x7k", "workerpool0-0", "algo-1/1764": who wrote the line, behind its time.
+bool is_writer(std::string_view word) {
+  const bool plain = std::ranges::all_of(word, [](char c) {
+    return digit(c) || (lower(c) >= 'a' && lower(c) <= 'z') ||
+           std::string_view("-_/.").find(c) != std::string_view::npos;
+  });
+  return plain && word.size() > 3 && word.find_first_of("-/") != std::string_view::npos &&
+         std::ranges::any_of(word, digit) && lower(word[0]) >= 'a' && lower(word[0]) <= 'z';
 }
 
 // Past "[rank3]:", "(EngineCore_DP0 pid=39535)" or Airflow's "{subprocess.py:93}"; 0 where the line
@@ -67,15 +93,33 @@ std::size_t bracketed(std::string_view line) {
   return end + 1 < line.size() && line[end + 1] == ':' ? end + 2 : end + 1;
 }
 
-// Past "worker-1  |" of docker compose, whose first version wrote "worker_1  |".
+// Past "worker-1  |" of docker compose, whose first version wrote "worker_1  |", and past stern's
+// "worker-1 \u203a pytorch |".
 std::size_t service(std::string_view line) {
   const std::size_t end = std::min(line.find_first_of(" \t|"), line.size());
-  const std::size_t bar = line.find_first_not_of(" \t", end);
+  std::size_t bar = line.find_first_not_of(" \t", end);
+  constexpr std::string_view kOf = "\xe2\x80\xba ";
+  if (bar != std::string_view::npos && line.substr(bar).starts_with(kOf))
+    bar = line.find_first_not_of(' ', std::min(line.find(' ', bar + kOf.size()), line.size()));
   if (end == 0 || bar == std::string_view::npos || line[bar] != '|') return 0;
   const std::string_view name = line.substr(0, end);
   const bool is_name = name.find('-') != std::string_view::npos ||
                        (digit(name.back()) && name.find('_') != std::string_view::npos);
   return is_name ? bar + 1 : 0;
+}
+
+// Past "<11>1 2026-02-11T12:56:42Z node-7 python3 1234 - -", as syslog sends it; what RFC 5424
+// calls its parts has no blanks.
+std::size_t sent_log(std::string_view line) {
+  if (!line.starts_with('<')) return 0;
+  const std::size_t close = line.find_first_not_of("0123456789", 1);
+  if (close == 1 || close == std::string_view::npos || close > 4 || line[close] != '>') return 0;
+  if (!line.substr(close + 1).starts_with("1 ")) return close + 1;
+  constexpr int kParts = 7;  // version, time, host, program, process, message's name, data
+  std::size_t end = close + 1;
+  for (int part = 0; part < kParts && end < line.size(); ++part)
+    end = std::min(line.find(' ', end + 1), line.size());
+  return end;
 }
 
 // Past "Mar 01 12:00:01 node-7 python3[1234]:" of the system's log, whose time may be one word.
@@ -105,6 +149,44 @@ std::size_t task(std::string_view line) {
   const bool is_task = end > 0 && end <= kTaskDigitsMax && end < line.size() && line[end] == ':' &&
                        (end + 1 == line.size() || line[end + 1] <= ' ');
   return is_task ? end + 1 : 0;
+}
+
+// "train.log:101:" of grep -n, "101\t" of cat -n, the number of which is returned; 0 where the line
+// does not begin so.
+struct Numbered {
+  std::string_view name;
+  std::uint64_t number = 0;
+  std::size_t size = 0;
+};
+Numbered numbered(std::string_view line) {
+  const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
+  const std::size_t end = line.substr(0, kHostMax).find_first_of(" \t", begin);
+  const std::string_view word = line.substr(begin, end == line.npos ? end : end + 1 - begin);
+  std::size_t at = 0;
+  for (std::size_t next = 0; next < word.size();) {
+    const std::size_t stop = word.find_first_not_of("0123456789", next);
+    if (stop == word.npos) break;
+    if (stop > next && std::string_view(":-\t").find(word[stop]) != word.npos) {
+      std::uint64_t number = 0;
+      std::from_chars(word.data() + next, word.data() + stop, number);
+      return {.name = word.substr(0, next), .number = number, .size = begin + stop + 1};
+    }
+    at = word.find_first_of(":-", next);
+    if (at == word.npos) break;
+    next = at + 1;
+  }
+  return {};
+}
+
+// Lines are numbered where the one before or behind has the number next to this one's.
+std::size_t line_number(std::string_view line, std::string_view before, std::string_view behind) {
+  const Numbered own = numbered(line);
+  if (own.size == 0) return 0;
+  const Numbered last = numbered(before);
+  const Numbered next = numbered(behind);
+  const bool follows = last.size > 0 && last.name == own.name && last.number + 1 == own.number;
+  const bool leads = next.size > 0 && next.name == own.name && own.number + 1 == next.number;
+  return follows || leads ? own.size : 0;
 }
 
 // Whether the bracket is of one process among several: "[rank3]:", "[1,3]" before "<stderr>:",
@@ -162,10 +244,22 @@ std::size_t colour(std::string_view text) {
   return end != std::string_view::npos && end > 1 && text[end] == 'm' ? end + 1 : 0;
 }
 
+constexpr std::string_view kPacked = "{\"log\":\"";
+
+std::size_t end_of_text(std::string_view line) {
+  if (!line.starts_with(kPacked)) return line.size();
+  const std::size_t end = line.rfind("\",\"stream\":");
+  return end == std::string_view::npos ? line.size() : end;
+}
+
 LogPrefix log_prefix(std::string_view line, std::string_view before, std::string_view behind) {
+  if (line.starts_with(kPacked)) return {.size = kPacked.size()};
+  const std::size_t sent = sent_log(line);
   const std::size_t label =
       std::max({service(line), shared_mark(line, before), shared_mark(line, behind), task(line)});
-  LogPrefix prefix{.size = std::max(label, system_log(line)), .label = line.substr(0, label)};
+  const std::size_t fixed_size =
+      std::max({sent + system_log(line.substr(sent)), label, line_number(line, before, behind)});
+  LogPrefix prefix{.size = fixed_size, .label = line.substr(0, label)};
   std::size_t& at = prefix.size;
   while (at < line.size()) {
     const std::string_view rest = line.substr(at);
@@ -199,9 +293,9 @@ LogPrefix log_prefix(std::string_view line, std::string_view before, std::string
     }
     const std::string_view word =
         rest.substr(0, std::min(rest.find_first_of(" \t\r"), rest.size()));
-    if (!is_time(word) && !is_glog(word) && !is_level(word, at == 0) && !is_source_place(word) &&
-        !(at > 0 && word == "-"))
-      break;
+    const bool is_known = is_time(word) || is_glog(word) || is_level(word, at == 0) ||
+                          is_source_place(word) || is_thread(rest, word);
+    if (!is_known && !(at > 0 && (word == "-" || is_stream(word) || is_writer(word)))) break;
     at += word.size();
   }
   return prefix;

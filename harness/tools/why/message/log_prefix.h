@@ -25,6 +25,9 @@ struct LogPrefix {
 [[nodiscard]] LogPrefix log_prefix(std::string_view line, std::string_view before,
                                    std::string_view behind);
 
+// Where the text ends in a line that a log packed as {"log":"...","stream":"stderr",...}.
+[[nodiscard]] std::size_t end_of_text(std::string_view line);
+
 // Past "[31m", which a page leaves of a terminal's colour; 0 where the text does not begin so.
 [[nodiscard]] std::size_t colour(std::string_view text);
 

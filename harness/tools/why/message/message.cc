@@ -269,7 +269,11 @@ Message message_of(const Hit& hit, const std::string& plain, std::size_t end) {
   Message message{.form = hit.anchor->form};
   const std::size_t begin = hit.match.begin;
   message.device = device_before(plain, begin);
-  if (hit.match.figure) set_figure(&message, hit.anchor->anchor->quantity, *hit.match.figure);
+  // BFC writes what was asked with a unit; without one it is cut.
+  const bool is_cut = message.form->family == Family::Bfc && hit.match.figure &&
+                      hit.match.figure->printed.find(' ') == std::string::npos;
+  if (hit.match.figure && (!is_cut || hit.anchor->anchor->quantity != Quantity::Asked))
+    set_figure(&message, hit.anchor->anchor->quantity, *hit.match.figure);
   const ReadyForm& form = ready_of(*message.form);
   for (const ReadyPattern& ready : form.patterns) {
     if (ready.quantity == Quantity::Process) {

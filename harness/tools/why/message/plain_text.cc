@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
+#include <system_error>
 #include <utility>
 
 #include "harness/tools/why/message/figure.h"
@@ -12,23 +14,50 @@ namespace allocmark::message {
 namespace {
 
 constexpr std::size_t kTagMax = 200;
+constexpr std::size_t kEntityMax = 10;
 constexpr std::size_t kUnitMax = 8;     // a unit and what stands behind it
 constexpr std::size_t kWrapMin = 60;    // shorter lines were not wrapped inside a word,
 constexpr std::size_t kNarrowMin = 30;  // but for those of a narrow terminal, all of one length
 
-constexpr std::array<std::pair<std::string_view, char>, 9> kEntities = {{{"&amp;", '&'},
+constexpr std::array<std::pair<std::string_view, char>, 6> kEntities = {{{"&amp;", '&'},
                                                                          {"&lt;", '<'},
                                                                          {"&gt;", '>'},
                                                                          {"&quot;", ' '},
                                                                          {"&apos;", ' '},
-                                                                         {"&#39;", ' '},
-                                                                         {"&#x27;", ' '},
-                                                                         {"&nbsp;", ' '},
-                                                                         {"&#160;", ' '}}};
+                                                                         {"&nbsp;", ' '}}};
 
 // What begins a terminal's escape sequence, as JSON, Python and shells write it.
 constexpr std::array<std::string_view, 6> kEscapes = {"u001b[", "u001B[", "x1b[",
                                                       "x1B[",   "033[",   "e["};
+
+// Signs that stand for ones of ASCII: digits of other scripts, and dots for something left out.
+struct OtherSign {
+  std::string_view first;  // of those in a row, in UTF-8
+  int count;
+  char ascii;  // of the first
+};
+constexpr std::array<OtherSign, 5> kOtherSigns = {{{"\xef\xbc\x90", 10, '0'},  // full width
+                                                   {"\xef\xbc\x8e", 1, '.'},
+                                                   {"\xd9\xa0", 10, '0'},  // Arabic
+                                                   {"\xdb\xb0", 10, '0'},  // Persian
+                                                   {"\xe2\x80\xa6", 1, '.'}}};
+constexpr std::string_view kEllipsis = "\xe2\x80\xa6";
+
+// What escapes name by number: "u0022" and "x22" behind a backslash. Their length; 0 where the text
+// does not begin so.
+struct NamedSign {
+  std::size_t size = 0;
+  char ascii = '\0';  // no sign where it is none of ASCII
+};
+NamedSign named_sign(std::string_view text) {
+  const std::size_t digits = text.starts_with('u') ? 4 : text.starts_with('x') ? 2 : 0;
+  if (digits == 0 || text.size() < digits + 1) return {};
+  unsigned value = 0;
+  const char* const begin = text.data() + 1;
+  const auto [end, error] = std::from_chars(begin, begin + digits, value, 16);
+  if (error != std::errc{} || end != begin + digits) return {};
+  return {.size = digits + 1, .ascii = value < 0x80 ? static_cast<char>(value) : '\0'};
+}
 
 // "12 tensors": a number and a word that is no unit of memory.
 bool counts_things(std::string_view line) {
@@ -72,6 +101,7 @@ class Plainer {
     const std::string_view before = line_from(line_begin_);
     line_begin_ = at_;
     const std::size_t end = std::min(source_.find('\n', at_), source_.size());
+    text_end_ = at_ + end_of_text(source_.substr(at_, end - at_));
     const std::size_t prefix =
         log_prefix(line_from(at_), at_ == 0 ? std::string_view() : before, line_from(end + 1)).size;
     has_prefix_ = source_.substr(at_, prefix).find_first_not_of(" \t>") != std::string_view::npos;
@@ -94,7 +124,12 @@ class Plainer {
   void step() {
     const char c = source_[at_];
     if (c == '\n') return end_line();
+    if (at_ >= text_end_) {
+      ++at_;
+      return;
+    }
     if (c == '\x1b') return skip_escape();
+    if (c < '\0' && take_other_sign()) return;
     if (const std::size_t end = colour(source_.substr(at_)); end > 0) {
       at_ += end;
       return;
@@ -119,9 +154,38 @@ class Plainer {
     text += lower(c);
   }
 
+  bool take_other_sign() {
+    const std::string_view rest = source_.substr(at_);
+    for (const OtherSign& sign : kOtherSigns) {
+      const std::size_t size = sign.first.size();
+      if (rest.substr(0, size - 1) != sign.first.substr(0, size - 1) || rest.size() < size)
+        continue;
+      const int place = static_cast<unsigned char>(rest[size - 1]) -
+                        static_cast<unsigned char>(sign.first[size - 1]);
+      if (place < 0 || place >= sign.count) continue;
+      take(static_cast<char>(sign.ascii + place));
+      if (sign.first == kEllipsis) take('.');
+      at_ += size;
+      return true;
+    }
+    return false;
+  }
+
   void skip_escape() {
     ++at_;
+    skip_title();
     skip_sequence();
+  }
+
+  // "]0;title" and "]8;;link" behind an escape, to their end.
+  void skip_title() {
+    constexpr std::size_t kTitleMax = 2048;
+    if (at_ >= source_.size() || source_[at_] != ']') return;
+    const std::string_view rest = source_.substr(at_, kTitleMax);
+    const std::size_t end = rest.find_first_of("\x07\x1b\n");
+    if (end == std::string_view::npos || rest[end] == '\n') return;
+    at_ += end + 1;
+    if (rest[end] == '\x1b' && at_ < source_.size() && source_[at_] == '\\') ++at_;
   }
 
   // "[1;31m" of an escape sequence
@@ -153,7 +217,24 @@ class Plainer {
       at_ += name.size();
       return true;
     }
-    return false;
+    return take_numbered_entity();
+  }
+
+  // "&#39;" and "&#x27;"; what is none of ASCII is a blank, as "&#160;" is.
+  bool take_numbered_entity() {
+    std::string_view rest = source_.substr(at_, kEntityMax);
+    const std::size_t end = rest.find(';');
+    if (!rest.starts_with("&#") || end == std::string_view::npos) return false;
+    const bool is_hex = end > 2 && lower(rest[2]) == 'x';
+    const std::string_view digits = rest.substr(is_hex ? 3 : 2, end - (is_hex ? 3 : 2));
+    unsigned value = 0;
+    const char* const last = digits.data() + digits.size();
+    const auto [stop, error] = std::from_chars(digits.data(), last, value, is_hex ? 16 : 10);
+    if (digits.empty() || error != std::errc{} || stop != last) return false;
+    const bool is_quote = value == '"' || value == '\'';
+    take(value < 0x80 && !is_quote ? static_cast<char>(value) : ' ');
+    at_ += end + 1;
+    return true;
   }
 
   // "\n" of a text inside JSON or of Python's repr
@@ -165,6 +246,12 @@ class Plainer {
       at_ += escape.size() - 1;
       return skip_sequence();
     }
+    if (const NamedSign sign = named_sign(source_.substr(at_)); sign.size > 0) {
+      take(sign.ascii);
+      gap_ = gap_ || (sign.ascii != '\0' && sign.ascii <= ' ');
+      at_ += sign.size;
+      return;
+    }
     const char c = source_[at_];
     if (c != 'n' && c != 'r' && c != 't') return;
     gap_ = true;
@@ -174,6 +261,7 @@ class Plainer {
   std::string_view source_;
   std::size_t mark_bytes_;
   std::size_t at_ = 0;
+  std::size_t text_end_ = 0;  // of this line: what follows is its log's
   std::size_t line_begin_ = 0;
   std::size_t line_length_ = 0;    // of the line before
   std::size_t length_before_ = 0;  // and of the one before that

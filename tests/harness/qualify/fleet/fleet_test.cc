@@ -69,7 +69,10 @@ Report report_of(const NodeSpec& spec, Random& random) {
       double ns = 1000.0 * (call + 1) * std::exp(spec.noise * normal(random));
       if (gpu_index + 1 == spec.gpu_count) ns *= spec.slow;
       if (gpu_index == 0 && call == 3) ns *= spec.one_call_slow;
-      test.figures.push_back({.name = fmt::format("call {}", call), .value = 1, .measured_ns = ns});
+      test.figures.push_back({.name = fmt::format("call {}", call),
+                              .value = 1,
+                              .measured_ns = ns,
+                              .verdict = Verdict::Pass});
     }
     gpu.tests.push_back(test);
     report.gpus.push_back(gpu);
@@ -203,6 +206,12 @@ TEST_CASE("a node that calls itself better than its own figures is damaged") {
         Verdict::Fail;
     report.exit_code = ExitCode::Regression;
   };
+  const auto call_fit = [](Report& report) {
+    report.gpus.at(0).tests.at(0).figures.at(0).verdict = Verdict::Pass;
+    report.gpus.at(0).tests.at(0).verdict = report.gpus.at(0).verdict = report.verdict =
+        Verdict::Pass;
+    report.exit_code = ExitCode::Pass;
+  };
   const std::vector<std::pair<std::string, std::function<void(Report&)>>> forgeries = {
       {"figure",
        [](Report& report) { report.gpus.at(0).tests.at(0).figures.at(0).verdict = Verdict::Pass; }},
@@ -210,6 +219,21 @@ TEST_CASE("a node that calls itself better than its own figures is damaged") {
       {"gpu", [](Report& report) { report.gpus.at(0).verdict = Verdict::Pass; }},
       {"node", [](Report& report) { report.verdict = Verdict::Pass; }},
       {"exit", [](Report& report) { report.exit_code = ExitCode::Pass; }},
+      {"unmeasured",
+       [&](Report& report) {
+         call_fit(report);
+         report.gpus.at(0).tests.at(0).figures.at(0).value.reset();
+       }},
+      {"emptied",
+       [&](Report& report) {
+         call_fit(report);
+         report.gpus.at(0).tests.at(0).figures.clear();
+       }},
+      {"gpus",
+       [&](Report& report) {
+         call_fit(report);
+         report.gpus.clear();
+       }},
   };
   leave(folder, "nodes/honest", {.name = "honest"}, slow);
   for (const auto& [name, forge] : forgeries) {

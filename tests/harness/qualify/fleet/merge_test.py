@@ -85,6 +85,44 @@ def shards(check, work):
     check.holds("nothing is left of what was refused", not (work / "refused").exists())
 
 
+def forged_nodes(check, work):
+    """A GPU that leaks, called fit by somebody who leaves out or widens what says otherwise."""
+    def fit(report):
+        report.update(verdict="PASS", exit_code=0)
+        report["gpus"][0]["verdict"] = "PASS"
+        for test in report["gpus"][0]["tests"]:
+            if test["verdict"] == "FAIL":
+                test.update(verdict="PASS", reason="")
+            for figure in test["figures"]:
+                figure["verdict"] = "PASS" if figure["verdict"] == "FAIL" else figure["verdict"]
+
+    def without_test(report):
+        fit(report)
+        report["gpus"][0]["tests"] = [test for test in report["gpus"][0]["tests"] if test["test"] != "leaks"]
+
+    def with_limits(**changes):
+        def change(report):
+            for test in report["gpus"][0]["tests"]:
+                for figure in test["figures"]:
+                    if figure["verdict"] == "FAIL":
+                        figure.update(changes)
+            fit(report)
+        return change
+
+    changes = {"called fit": (fit, "limits give FAIL"), "a test left out": (without_test, "leaks is there 0 times"),
+               "other limits": (with_limits(warn=None, fail=1e15), "not the one that ships"),
+               "no limits": (with_limits(warn=None, fail=None), "not the one that ships"),
+               "limits the other way": (with_limits(direction="min"), "not the one that ships"),
+               "not measured": (with_limits(value=None), "was not measured"),
+               "no GPUs": (lambda report: (fit(report), report.update(gpus=[])), "no GPU is in it")}
+    for name, (change, wanted) in changes.items():
+        report = json.loads((work / "nodes/n3/qualify.json").read_text())
+        change(report)
+        (work / "forged").mkdir(exist_ok=True)
+        (work / "forged/qualify.json").write_text(json.dumps(report))
+        check(f"forged: {name}", 3, ["damaged", wanted], "merge", work / "forged")
+
+
 def nodes(check, work):
     faults = {"n3": "0:leak_every=7", "n5": "0:slow_percent=140", "n7": "0:foreign_bytes=8589934592"}
     for number in range(10):
@@ -104,6 +142,7 @@ def nodes(check, work):
     check.holds("JSON", [node["node"] for node in fleet["drain"]] == ["n3", "n5"] and len(fleet["nodes"]) == 11)
     check("JSON is printed", 1, ['"kind": "fleet"'], *words, "--format", "json")
 
+    forged_nodes(check, work)
     check("a baseline", 1, [], *words, "--baseline", work / "ours.json")
     check("it is not replaced", 2, ["--force"], *words, "--baseline", work / "ours.json")
     qualify = ["qualify", "--device", "sim:h200", "--baseline", work / "ours.json"]

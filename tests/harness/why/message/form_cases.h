@@ -377,6 +377,7 @@ inline const std::vector<Case> kCases = {
     {"Lightning", Family::Killed, "Child process with PID 9 terminated with code -9.", {}},
     {"without figures", Family::NoFigures, "RuntimeError: CUDA error: out of memory", {}},
     {"Thrust", Family::NoFigures, "  what():  parallel_for failed: out of memory", {}},
+    {"THC", Family::NoFigures, "THCStorage.cu line=58 error=2 : out of memory", {}},
     {"dlib", Family::NoFigures, "gpu_data.cpp:218. code: 2, reason: out of memory", {}},
     {"bitsandbytes", Family::NoFigures, "Error out of memory at line 380 in file ops.cu", {}},
     {"cuDNN", Family::NoFigures, "RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", {}},

@@ -1,6 +1,9 @@
 // A message of each form: which figures are read of it. Sizes are made up.
 #include "harness/tools/why/message/forms.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <map>
 #include <string>
 
 #include "harness/tools/why/message/log_prefix.h"
@@ -18,6 +21,19 @@ Message one_message(std::string_view text) {
   INFO(text);
   REQUIRE(found.messages.size() == 1);
   return found.messages[0];
+}
+
+std::map<Quantity, Figure> figures_of(const std::string& text, Family family) {
+  std::map<Quantity, Figure> figures;
+  for (const Message& message : find_messages(text).messages) {
+    // A bare number that ends the text may be whole.
+    const FigureStyle& style = message.form->style;
+    if (message.form->family != family || (style.bare_is_bytes && !style.goes_on)) continue;
+    for (std::size_t i = 0; i < kQuantityCount; ++i) {
+      if (message.figures[i]) figures[static_cast<Quantity>(i)] = *message.figures[i];
+    }
+  }
+  return figures;
 }
 
 }  // namespace
@@ -59,6 +75,23 @@ TEST_CASE("every quantity that a form has a pattern for is in a case") {
         is_seen |= one.family == form.family && one.figures.contains(pattern.quantity);
       INFO(form.name << ": " << pattern.text);
       CHECK(is_seen);
+    }
+  }
+}
+
+TEST_CASE("a figure of a text that was cut anywhere is the whole text's, or none") {
+  for (const Case& one : kCases) {
+    const std::map<Quantity, Figure> whole = figures_of(one.text, one.family);
+    for (std::size_t size = 0; size < one.text.size(); ++size) {
+      for (const char* behind : {"", "...", "\xe2\x80\xa6", "\n"}) {
+        for (const auto& [quantity, figure] :
+             figures_of(one.text.substr(0, size) + behind, one.family)) {
+          if (quantity == FreeChunks || quantity == LargestFree) continue;  // of those left
+          INFO(one.name << ", " << size << " bytes of it, " << words_of(quantity).label);
+          REQUIRE(whole.contains(quantity));
+          CHECK(whole.at(quantity).bytes == figure.bytes);
+        }
+      }
     }
   }
 }

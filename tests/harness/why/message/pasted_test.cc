@@ -118,11 +118,53 @@ TEST_CASE("what a log puts before each line does not count") {
                                  "+",
                                  "- ",
                                  "> + ",
-                                 "! "}) {
+                                 "! ",
+                                 "E1125 13:00:00.123456   12345 bfc_allocator.cc:1066] ",
+                                 "2026-11-25T13:00:00.123456Z 01E ",
+                                 "2026-11-25T13:00:00.123000+00:00 algo-1-x7k ",
+                                 "2026-11-25T13:00:00 algo-1/1764 ",
+                                 "ERROR 2026-11-25T13:00:00.123Z workerpool0-0 ",
+                                 "trainer-0 \xe2\x80\xba pytorch | ",
+                                 "<11>Nov 25 13:00:00 gpu-07 train[1234]: ",
+                                 "<11>1 2026-11-25T13:00:00.123Z gpu-07 train 1234 - - "}) {
     INFO(head);
     check_whole(wrapped(kMessage, 60, head, true));
     check_whole(head + "step 7\n" + head + kMessage + "\n" + head + "exit 1");
   }
+}
+
+TEST_CASE("numbers of lines do not count, whoever put them there") {
+  for (const auto& [head, tail] : {std::pair{"", ":"}, std::pair{"train.log:", ":"},
+                                   std::pair{"logs/rank-0.txt-", "-"}, std::pair{"   ", "\t"}}) {
+    std::string text;
+    int number = 98;
+    for (const char c : "\n" + wrapped(kMessage, 60, "", true)) {
+      text += c;
+      if (c == '\n') text += head + std::to_string(number++) + tail;
+    }
+    check_whole(text.substr(1));
+  }
+  // A number alone is the text's own.
+  CHECK(find_messages("ggml: failed to allocate CUDA0 buffer of size 98304000\n101:\n")
+            .messages[0]
+            .of(Asked)
+            ->bytes == 98304000);
+}
+
+TEST_CASE("lines that Docker packed one by one are one text") {
+  std::string text;
+  for (const std::string line :
+       {"RuntimeError: Allocation on device 0 would exceed allowed memory. (out of memory)",
+        "Currently allocated     : 5.18 GiB", "Requested               : 2.00 GiB",
+        "Device limit            : 7.80 GiB", "Free (according to CUDA): 512.00 MiB"}) {
+    text += "{\"log\":\"" + line +
+            "\\n\",\"stream\":\"stderr\",\"time\":\"2026-11-25T13:00:00.123456789Z\"}\n";
+  }
+  const FoundMessages found = find_messages(text);
+  REQUIRE(found.messages.size() == 1);
+  CHECK(found.messages[0].of(Allocated)->printed == "5.18 GiB");
+  CHECK(found.messages[0].of(Asked)->printed == "2.00 GiB");
+  CHECK(found.messages[0].of(Total)->printed == "7.80 GiB");
 }
 
 TEST_CASE("a number that ends a line ends there, unless the line was wrapped inside it") {
@@ -161,6 +203,17 @@ TEST_CASE("marks of pages, terminals, JSON and Markdown do not count") {
               replaced(kMessage, " GiB", " \\u001b[1;38;5;9mGiB\\u001b[0m") + "\\u001b[0m\\n\"}");
   check_whole("\\x1b[31m" + replaced(kMessage, " GiB", " \\x1b[1mGiB\\x1b[0m") + "\\033[0m");
   check_whole(replaced(kMessage, " ", "\xc2\xa0 "));
+  check_whole(replaced(kMessage, " ", "\\u00a0"));
+  check_whole(replaced(kMessage, " ", "\\u0020"));
+  check_whole(replaced(kMessage, " ", "\\xa0"));
+  check_whole(replaced(replaced(kMessage, "=", "\\u003d"), "'", "\\u0027"));
+  check_whole(replaced(replaced(kMessage, "(", "&#40;"), "/", "&#x2F;"));
+  check_whole(replaced(kMessage, " GiB", "\x1b]8;;http://host/1.00\x1b\\ GiB\x1b]8;;\x1b\\"));
+  check_whole(replaced(kMessage, " MiB", "\x1b]0;step 7\x07 MiB"));
+  // Digits of full width, of Arabic and of Persian.
+  check_whole(replaced(kMessage, "546.00", "\xef\xbc\x95\xef\xbc\x94\xef\xbc\x96.00"));
+  check_whole(replaced(kMessage, "546.00", "\xd9\xa5\xd9\xa4\xd9\xa6.00"));
+  check_whole(replaced(kMessage, "546.00", "\xdb\xb5\xdb\xb4\xdb\xb6.00"));
   check_whole("[31m" + replaced(kMessage, "GiB", "GiB[0m") + "[1;38;5;9m");
 }
 
