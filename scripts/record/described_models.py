@@ -51,12 +51,14 @@ def dtype_of(keys):
 
 def llama_like(keys, common):
     import transformers
-    name = FAMILIES[keys.family]
+    name = "Qwen3Moe" if keys.model.startswith("qwen3-30b") else FAMILIES[keys.family]
     common.update(hidden_size=keys.number("hidden"), num_hidden_layers=keys.number("layers"), num_attention_heads=keys.number("heads"),
                   num_key_value_heads=keys.number("kv_heads"), intermediate_size=keys.number("ffn"), head_dim=keys.number("head_size"),
                   max_position_embeddings=4096, pad_token_id=0, tie_word_embeddings=bool(keys.number("tied")))
-    if keys.family == "mixtral":
+    if "expert_count" in keys.values:
         common.update(num_local_experts=keys.number("expert_count"), num_experts_per_tok=keys.number("experts_per_token"))
+    if name == "Qwen3Moe":
+        common.update(moe_intermediate_size=keys.number("ffn"), norm_topk_prob=True, decoder_sparse_step=1)
     window, every = keys.number("window", 512 if keys.family == "gemma" else 0), keys.number("window_every", 6 if keys.family == "gemma" else 0)
     if keys.family == "phi":
         common["sliding_window"] = window or None

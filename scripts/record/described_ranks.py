@@ -11,7 +11,7 @@ from references import context, lone_rank
 
 def join(keys):
     """The rank's process group, and what must live as long. None where there is one rank."""
-    ranks, rank = math.prod(keys.number(key, 1) for key in ("dp", "cp", "pp", "tp")), keys.number("rank")
+    ranks, rank = math.prod(keys.number(key, 1) for key in ("dp", "cp", "pp", "tp", "ep")), keys.number("rank")
     if "WORLD_SIZE" not in os.environ:
         return lone_rank.join(rank, ranks) if ranks > 1 else None
     import torch
@@ -91,6 +91,8 @@ def device_model(keys, prepare):
     """The rank's model. `prepare` gets the model before it is wrapped."""
     if keys.number("tp", 1) > 1:
         return described_tensor.shared(keys)
+    if keys.number("ep", 1) > 1:
+        return described_tensor.with_own_experts(keys)
     fsdp, is_deferred = keys.number("fsdp", 2 if keys.number("cp", 1) > 1 else 0), keys.word("initialize", "deferred") == "deferred"
     if fsdp == 2 and is_deferred:
         return sharded(keys, prepare(without_data(keys).train())).to_empty(device="cuda")

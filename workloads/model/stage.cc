@@ -85,7 +85,9 @@ Var Transformer::attend_in_ring(const Var& query, Var key, Var value) {
 }
 
 Var Transformer::attend(const Var& query, Var key, Var value, Var* weights) {
-  if (!setup_.recomputes_attention) {
+  // Before the first adapter nothing has a gradient, and a checkpoint that saves nothing ends.
+  const bool has_gradient = query.edge != kNoEdge || key.edge != kNoEdge || value.edge != kNoEdge;
+  if (!setup_.recomputes_attention || !has_gradient) {
     return attend_core(query, std::move(key), std::move(value), weights);
   }
   tape_.begin_segment({.first_layer = static_cast<std::uint32_t>(block_),

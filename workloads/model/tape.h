@@ -76,6 +76,8 @@ struct Parameter {
 struct ParameterRange {
   std::size_t first = 0;
   std::size_t count = 0;
+
+  [[nodiscard]] std::size_t end() const { return first + count; }
 };
 
 class Tape;
@@ -155,7 +157,7 @@ class Tape {
   // recomputation then finds them.
   [[nodiscard]] Var make_product(std::uint64_t count, std::uint64_t width);
   [[nodiscard]] bool has_product() const;
-  void set_keeps_products(bool keeps) { keeps_products_ = keeps; }
+  bool set_keeps_products(bool keeps) { return std::exchange(keeps_products_, keeps); }
   [[nodiscard]] Tensor allocate(std::uint64_t size_bytes, TensorKind kind);
   [[nodiscard]] Tensor activation(std::uint64_t size_bytes) {
     return allocate(size_bytes, TensorKind::Activation);

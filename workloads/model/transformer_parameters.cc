@@ -269,6 +269,7 @@ void Transformer::add_adapter_behind(const LayerWeights& layer, std::size_t para
 
 void Transformer::make_trained_tables() {
   const ModelShape& model = setup_.model;
+  frozen_table_ = word_table_;
   for (std::size_t* table : {&word_table_, &head_}) {
     *table = add_weight(model.vocabulary * model.hidden, model.vocabulary);
     tape_.parameters()[*table].trainable = true;
@@ -288,7 +289,7 @@ void Transformer::make_adapters() {
     }
     return tape_.add_parameter({.data = {}, .count = count, .width = width, .rows = rows});
   };
-  const std::size_t first = tape_.parameters().size();
+  const std::size_t first = adapters_begin_ = tape_.parameters().size();
   const bool is_joint = model.family == ModelFamily::Gpt2 || model.joint_products;
   const bool has_mlp = lora_.targets == LoraTargets::Mlp || lora_.targets == LoraTargets::All;
   const bool has_attention = lora_.targets != LoraTargets::Mlp;

@@ -263,7 +263,10 @@ void Training::end_forward() {
     if (config_.accumulate > 1 && !evaluating_ && !config_.is_scheduled()) {
       loss = multiply_scalar(tape(), std::move(loss));
     }
-    model_->end_graph();
+    const bool keeps_graphs = config_.keeps_losses || config_.keeps_outputs;
+    model_->end_graph(evaluating_ ? config_.keeps_eval_losses : keeps_graphs);
+    if (keeps_graphs)
+      kept_arguments_.insert(kept_arguments_.end(), own.arguments.begin(), own.arguments.end());
     own.arguments = std::exchange(own.new_arguments, {});
     if (!pipelined()) own.loss = loss.tensor;
     if (pipelined()) step_losses_.push_back(loss.tensor);
