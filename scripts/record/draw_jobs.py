@@ -1,6 +1,7 @@
 """What random_jobs.py can draw: a function for each kind of job, which gives its generator and its keys."""
 import random
 
+from draw_assisted import draw_assisted
 from draw_experts import draw_expert_ranks
 from draw_groups import draw_cut, draw_groups, draw_stages, draw_tokens
 from draw_mixed import draw_mixed, draw_wasteful
@@ -291,7 +292,7 @@ def draw_wasting(draw):
 DRAWS = {"train": draw_training, "infer": draw_inference, "ways": draw_ways, "ranks": draw_ranks, "shared": draw_shared, "encode": draw_encoding,
          "images": draw_images, "deepseek": draw_deepseek, "llava": draw_llava, "sized": draw_sized, "groups": draw_groups, "stages": draw_stages,
          "cut": draw_cut, "narrow": draw_narrow, "wide": draw_wide, "liger": draw_liger,
-         "mixed": draw_mixed, "tokens": draw_tokens, "wasting": draw_wasting, "experts": draw_experts}
+         "mixed": draw_mixed, "assisted": draw_assisted, "tokens": draw_tokens, "wasting": draw_wasting, "experts": draw_experts}
 
 
 def add_counts(parser, seed, presets):
