@@ -292,7 +292,7 @@ def draw_wasting(draw):
 DRAWS = {"train": draw_training, "infer": draw_inference, "ways": draw_ways, "ranks": draw_ranks, "shared": draw_shared, "encode": draw_encoding,
          "images": draw_images, "deepseek": draw_deepseek, "llava": draw_llava, "sized": draw_sized, "groups": draw_groups, "stages": draw_stages,
          "cut": draw_cut, "narrow": draw_narrow, "wide": draw_wide, "liger": draw_liger,
-         "mixed": draw_mixed, "assisted": draw_assisted, "tokens": draw_tokens, "wasting": draw_wasting, "experts": draw_experts}
+         "mixed": draw_mixed, "assisted": draw_assisted, "experts": draw_experts, "tokens": draw_tokens, "wasting": draw_wasting}
 
 
 def add_counts(parser, seed, presets):

@@ -33,7 +33,7 @@ void Transformer::set_lengths(std::uint64_t batch, std::uint64_t sequence, std::
 
 std::array<Var, 2> Transformer::make_rotary(std::uint64_t width) {
   // Positions that the caller gives are each sequence's own.
-  const std::uint64_t batch = given_positions_ ? setup_.batch : 1;
+  const std::uint64_t batch = given_positions_ && !has_one_row_ ? setup_.batch : 1;
   const std::uint64_t half = setup_.model.rotary_width() / 2;
   const std::uint64_t count = batch * setup_.sequence * half * 2;
   Var frequencies;

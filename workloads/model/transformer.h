@@ -93,8 +93,11 @@ class Transformer {
   [[nodiscard]] std::vector<std::size_t> trained_parameters();
   // The caller passes an attention mask (of ones), and to models that generate positions too.
   void set_given_mask(bool given) { given_mask_ = given_positions_ = given; }
-  // Training programs pass no positions.
-  void set_given_positions(bool given) { given_positions_ = given; }
+  // Training programs pass positions of each sequence, one row for all of them, or none.
+  void set_given_positions(bool given, bool one_row) {
+    given_positions_ = given;
+    has_one_row_ = one_row;
+  }
   // Those of the pieces of sequences that this rank has.
   void set_positions(const Tensor& positions) { positions_ = positions; }
   // Decides which experts tokens go to, together with the forward's number and the layer.
@@ -179,6 +182,8 @@ class Transformer {
   [[nodiscard]] std::size_t add_weight_and_bias(std::uint64_t in, std::uint64_t out);
   [[nodiscard]] std::size_t add_norm();  // likewise, where its family has biases
   void end_layer_parameters(const LayerWeights& own, std::size_t first);
+  [[nodiscard]] CollectiveGroup token_group() const;
+  [[nodiscard]] Var norm_of_shared(Var hidden, std::size_t weight, std::uint64_t rows);
   [[nodiscard]] Var into_parallel(Var hidden);
   [[nodiscard]] Var into_product(Var input);
   [[nodiscard]] Var embed_words(const Tensor& tokens);
@@ -341,7 +346,7 @@ class Transformer {
   Tape& tape_;
   KvCache* cache_ = nullptr;
   bool given_mask_ = false;
-  bool given_positions_ = false;
+  bool given_positions_ = false, has_one_row_ = false;
   bool padded_ = false;
   bool packed_ = false;
   std::uint64_t answer_tokens_ = 1;

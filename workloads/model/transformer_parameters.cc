@@ -55,6 +55,8 @@ std::size_t Transformer::add_weight_and_bias(std::uint64_t in, std::uint64_t out
 
 std::size_t Transformer::add_norm() {
   const std::size_t index = add_weight(setup_.model.hidden);
+  // Each rank has a part of its gradient's sum, which is made whole anew at each use.
+  tape_.parameters()[index].cuts_gradient = setup_.parallel.sequence;
   if (!setup_.model.is_llama_like()) static_cast<void>(add_weight(setup_.model.hidden));
   return index;
 }

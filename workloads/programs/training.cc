@@ -16,7 +16,8 @@ Training::Training(const TrainConfig& config, std::uint64_t seed, EventBatch* ba
       passes_(1) {
   if (config.keeps_cache) model_->set_cache(&cache_);
   model_->set_given_mask(config.given_mask);
-  model_->set_given_positions(config.setup.parallel.splits_sequences() || config.packed);
+  const bool are_own = config.setup.parallel.splits_sequences() || config.packed;
+  model_->set_given_positions(are_own || config.gives_positions(), !are_own);
   model_->set_padded(config.padded);
   model_->set_packed(config.packed);
   model_->set_routing_seed(seed);
