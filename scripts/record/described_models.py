@@ -5,7 +5,7 @@ Keys is such a text. Widths and counts are all given in it, since presets of the
 import sys
 
 import described_images
-from references.low_bits import fp8_linear, quantized_linear, with_products
+from references.low_bits import fp8_linear, nf4_linear, quantized_linear, with_products
 from references.models import recompute_attention, saved_products
 
 FAMILIES = {"llama": "Llama", "qwen2.5": "Qwen2", "qwen3": "Qwen3", "mixtral": "Mixtral", "phi": "Phi3", "gemma": "Gemma3Text"}
@@ -119,7 +119,10 @@ def without_data(keys):
 
 def narrowed(keys, model):
     """Products of the blocks with fewer than sixteen bits."""
-    bits = {"none": 0, "int8": 8, "int4": 4}[keys.word("quantize", "none")]
+    kind = keys.word("quantize", "none")
+    if kind == "nf4":
+        return with_products(model, nf4_linear)
+    bits = {"none": 0, "int8": 8, "int4": 4}[kind]
     if bits > 0:
         with_products(model, lambda linear: quantized_linear(linear.in_features, linear.out_features, bits, linear.bias))
     return model

@@ -5,7 +5,7 @@ import math
 import os
 
 import described_tensor
-from described_models import dtype_of, make_model, without_data
+from described_models import dtype_of, make_model, narrowed, without_data
 from references import context, lone_rank
 
 
@@ -96,7 +96,7 @@ def device_model(keys, prepare):
     fsdp, is_deferred = keys.number("fsdp", 2 if keys.number("cp", 1) > 1 else 0), keys.word("initialize", "deferred") == "deferred"
     if fsdp == 2 and is_deferred:
         return sharded(keys, prepare(without_data(keys).train())).to_empty(device="cuda")
-    model = prepare(make_model(keys).to("cuda", dtype_of(keys)).train())
+    model = prepare(narrowed(keys, make_model(keys)).to("cuda", dtype_of(keys)).train())
     if keys.number("dp", 1) * keys.number("cp", 1) == 1:
         return model
     return {0: replicated, 1: flattened, 2: sharded}[fsdp](keys, model)
