@@ -14,6 +14,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import described_images
 import described_tensor
 import record_pytorch
+from described_assisted import assisted
 from described_models import Keys, dtype_of, make_model, narrowed
 from described_ranks import join
 from described_stages import train_stage
@@ -88,14 +89,17 @@ def encoding(keys):
 
 def infer(keys):
     import torch
-    run = (encoding if keys.family == "bert" else generation)(keys)
-    shapes = list(zip(keys.numbers("batches", "1"), keys.numbers("seq", "64")))
+    answering = assisted if keys.word("draft", "none") != "none" else generation
+    run = (encoding if keys.family == "bert" else answering)(keys)
+    lengths = keys.numbers("seq", "64")
+    shapes = list(zip(keys.numbers("batches", "/".join("1" * len(lengths))), lengths))
     vocabulary = keys.number("vocabulary")
     keys.asked.update(("requests", "batch"))  # said by `batches`
     keys.check()
     for index, (batch, length) in enumerate(shapes):
         record_pytorch.mark(f"part{index}")
-        run(index, torch.randint(2, vocabulary, (batch, length), device="cuda"))
+        # A prompt that ends with the word that ends a text is none.
+        run(index, torch.randint(2, vocabulary - 1, (batch, length), device="cuda"))
 
 
 def main():

@@ -5,7 +5,7 @@ Keys is such a text. Widths and counts are all given in it, since presets of the
 import sys
 
 import described_images
-from references.low_bits import fp8_linear, quantized_linear, with_products
+from references.low_bits import fp8_linear, nf4_linear, quantized_linear, with_products
 from references.models import recompute_attention, saved_products
 
 FAMILIES = {"llama": "Llama", "qwen2.5": "Qwen2", "qwen3": "Qwen3", "mixtral": "Mixtral", "phi": "Phi3", "gemma": "Gemma3Text"}
@@ -51,12 +51,14 @@ def dtype_of(keys):
 
 def llama_like(keys, common):
     import transformers
-    name = FAMILIES[keys.family]
+    name = "Qwen3Moe" if keys.model.startswith("qwen3-30b") else FAMILIES[keys.family]
     common.update(hidden_size=keys.number("hidden"), num_hidden_layers=keys.number("layers"), num_attention_heads=keys.number("heads"),
                   num_key_value_heads=keys.number("kv_heads"), intermediate_size=keys.number("ffn"), head_dim=keys.number("head_size"),
                   max_position_embeddings=4096, pad_token_id=0, tie_word_embeddings=bool(keys.number("tied")))
-    if keys.family == "mixtral":
+    if "expert_count" in keys.values:
         common.update(num_local_experts=keys.number("expert_count"), num_experts_per_tok=keys.number("experts_per_token"))
+    if name == "Qwen3Moe":
+        common.update(moe_intermediate_size=keys.number("ffn"), norm_topk_prob=True, decoder_sparse_step=1)
     window, every = keys.number("window", 512 if keys.family == "gemma" else 0), keys.number("window_every", 6 if keys.family == "gemma" else 0)
     if keys.family == "phi":
         common["sliding_window"] = window or None
@@ -117,7 +119,10 @@ def without_data(keys):
 
 def narrowed(keys, model):
     """Products of the blocks with fewer than sixteen bits."""
-    bits = {"none": 0, "int8": 8, "int4": 4}[keys.word("quantize", "none")]
+    kind = keys.word("quantize", "none")
+    if kind == "nf4":
+        return with_products(model, nf4_linear)
+    bits = {"none": 0, "int8": 8, "int4": 4}[kind]
     if bits > 0:
         with_products(model, lambda linear: quantized_linear(linear.in_features, linear.out_features, bits, linear.bias))
     return model

@@ -5,13 +5,13 @@ import math
 import os
 
 import described_tensor
-from described_models import dtype_of, make_model, without_data
+from described_models import dtype_of, make_model, narrowed, without_data
 from references import context, lone_rank
 
 
 def join(keys):
     """The rank's process group, and what must live as long. None where there is one rank."""
-    ranks, rank = math.prod(keys.number(key, 1) for key in ("dp", "cp", "pp", "tp")), keys.number("rank")
+    ranks, rank = math.prod(keys.number(key, 1) for key in ("dp", "cp", "pp", "tp", "ep")), keys.number("rank")
     if "WORLD_SIZE" not in os.environ:
         return lone_rank.join(rank, ranks) if ranks > 1 else None
     import torch
@@ -91,10 +91,12 @@ def device_model(keys, prepare):
     """The rank's model. `prepare` gets the model before it is wrapped."""
     if keys.number("tp", 1) > 1:
         return described_tensor.shared(keys)
+    if keys.number("ep", 1) > 1:
+        return described_tensor.with_own_experts(keys)
     fsdp, is_deferred = keys.number("fsdp", 2 if keys.number("cp", 1) > 1 else 0), keys.word("initialize", "deferred") == "deferred"
     if fsdp == 2 and is_deferred:
         return sharded(keys, prepare(without_data(keys).train())).to_empty(device="cuda")
-    model = prepare(make_model(keys).to("cuda", dtype_of(keys)).train())
+    model = prepare(narrowed(keys, make_model(keys)).to("cuda", dtype_of(keys)).train())
     if keys.number("dp", 1) * keys.number("cp", 1) == 1:
         return model
     return {0: replicated, 1: flattened, 2: sharded}[fsdp](keys, model)

@@ -1,5 +1,5 @@
-"""A rank of many that share every product: a model of transformers with the plan of PyTorch's tensor parallel tutorial. The other ranks
-are not there."""
+"""A rank of many that share every product, a model of transformers with the plan of PyTorch's tensor parallel tutorial, or the experts. The
+other ranks are not there."""
 from described_models import checkpoint, without_data
 
 
@@ -18,15 +18,15 @@ def plan_of_block(shares_tokens):
     return plan
 
 
-def mesh_of(keys):
+def mesh_of(ranks):
     from torch.distributed.device_mesh import init_device_mesh
-    return init_device_mesh("cuda", (keys.number("tp"),), mesh_dim_names=("tp",))
+    return init_device_mesh("cuda", (ranks,), mesh_dim_names=("tp",))
 
 
 def shared(keys):
     from torch.distributed.tensor import Replicate, Shard
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
-    mesh, shares_tokens = mesh_of(keys), bool(keys.number("sp"))
+    mesh, shares_tokens = mesh_of(keys.number("tp")), bool(keys.number("sp"))
     tokens = Shard(1) if shares_tokens else Replicate()
     model = without_data(keys).train()
     checkpoint(keys, model)
@@ -43,11 +43,24 @@ def shared(keys):
 def answering(keys):
     """A rank's part by transformers' own plan."""
     from transformers.distributed.tensor_parallel import apply_tensor_parallelism
-    mesh = mesh_of(keys)
+    mesh = mesh_of(keys.number("tp"))
     model = without_data(keys)
-    model = apply_tensor_parallelism(model, mesh)
+    return on_device(keys, apply_tensor_parallelism(model, mesh))
+
+
+def on_device(keys, model):
     if keys.number("tied"):
         model.lm_head.weight = None  # else there would be two
     model.to_empty(device="cuda")
     model.tie_weights()
     return model
+
+
+def with_own_experts(keys):
+    """A rank has some experts of each block, and all tokens, by transformers' own plan."""
+    from transformers.distributed.configuration_utils import DistributedConfig
+    from transformers.distributed.tensor_parallel import apply_tensor_parallelism
+    model = without_data(keys).train()
+    checkpoint(keys, model)
+    model.config.distributed_config = DistributedConfig(enable_expert_parallel=True)
+    return on_device(keys, apply_tensor_parallelism(model, mesh_of(keys.number("ep"))))

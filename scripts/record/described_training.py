@@ -37,7 +37,7 @@ def batches(keys):
         return described_images.classified_batches(keys, dtype_of(keys))
     vocabulary, preset, lengths = keys.number("vocabulary"), keys.number("batch"), keys.numbers("seq", "64")
     mask, targets, is_packed, made = keys.word("attention_mask", "none"), keys.numbers("target", "128"), keys.number("packed"), 0
-    shares_sequences = keys.number("cp", 1) > 1
+    shares_sequences, shares_tokens = keys.number("cp", 1) > 1, keys.number("sp")
 
     def make(count=0):
         nonlocal made
@@ -55,6 +55,8 @@ def batches(keys):
             inputs["labels"] = torch.randint(2, vocabulary, (count, targets[(made - 1) % len(targets)]), device="cuda")
         elif mask == "padding" or is_packed:
             inputs["labels"] = ids.clone()
+        if shares_tokens:  # the model would count those of this rank alone
+            inputs["position_ids"] = torch.arange(length, device="cuda").unsqueeze(0)
         if is_packed:
             inputs["position_ids"] = positions_of_texts(count, length)
         if mask == "padding":

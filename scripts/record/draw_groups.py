@@ -97,3 +97,15 @@ def draw_cut(draw):
     maybe(draw, 0.4, keys, checkpoint="full")
     draw_loop(draw, keys, 0.2, ("accumulate", "keep_batch"))
     return f"train:{model}", keys
+
+
+def draw_tokens(draw):
+    """Ranks that share every product, and between products the tokens."""
+    _, keys = draw_shape(draw, "llama-3-8b")
+    cut_by_ranks(draw, keys)
+    keys.update(tied=0, sp=1, rank=draw.randrange(keys["tp"]), batch=draw.choice([1, 2, 4]), seq=draw.choice([32, 64, 100, 128, 256]), steps=3,
+                kv_cache="none", precision=draw.choice(["fp32", "bf16", "bf16_autocast"]), optimizer="adamw_loop",
+                attention="fused")
+    maybe(draw, 0.4, keys, checkpoint="full")
+    draw_loop(draw, keys, 0.2, ("accumulate", "keep_batch"))
+    return "train:llama-3-8b", keys

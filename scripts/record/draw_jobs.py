@@ -1,8 +1,11 @@
 """What random_jobs.py can draw: a function for each kind of job, which gives its generator and its keys."""
 import random
 
-from draw_groups import draw_cut, draw_groups, draw_stages
-from draw_narrow import draw_liger, draw_narrow
+from draw_assisted import draw_assisted
+from draw_experts import draw_expert_ranks
+from draw_groups import draw_cut, draw_groups, draw_stages, draw_tokens
+from draw_mixed import draw_mixed, draw_wasteful
+from draw_narrow import draw_four_bits, draw_liger, draw_narrow
 from draw_parts import GENERATING, TRAINED, draw_loop, draw_rank_shape, draw_shape, maybe
 from draw_sized import draw_sized, widened
 
@@ -276,9 +279,21 @@ def draw_wide(draw):
             return generator, wide
 
 
+def draw_experts(draw):
+    """Ranks that share the experts of every block."""
+    return draw_expert_ranks(draw, draw_deepseek)
+
+
+def draw_wasting(draw):
+    """Ranks whose jobs waste memory."""
+    return draw_wasteful(draw, draw_ranks)
+
+
 DRAWS = {"train": draw_training, "infer": draw_inference, "ways": draw_ways, "ranks": draw_ranks, "shared": draw_shared, "encode": draw_encoding,
          "images": draw_images, "deepseek": draw_deepseek, "llava": draw_llava, "sized": draw_sized, "groups": draw_groups, "stages": draw_stages,
-         "cut": draw_cut, "narrow": draw_narrow, "wide": draw_wide, "liger": draw_liger}
+         "cut": draw_cut, "narrow": draw_narrow, "wide": draw_wide, "liger": draw_liger,
+         "mixed": draw_mixed, "assisted": draw_assisted, "experts": draw_experts, "tokens": draw_tokens, "wasting": draw_wasting,
+         "four_bits": draw_four_bits}
 
 
 def add_counts(parser, seed, presets):

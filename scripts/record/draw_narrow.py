@@ -52,3 +52,24 @@ def draw_liger(draw):
         keys["kv_cache"] = "none"
     draw_loop(draw, keys, 0.2, ("clip", "accumulate", "keep_batch"))
     return f"train:{model}", keys
+
+
+def draw_four_bits(draw):
+    """Weights in four bits as bitsandbytes keeps them, with adapters in training; needs bitsandbytes 0.49.2."""
+    model = draw.choice(["llama-3-8b", "qwen2.5-0.5b", "qwen3-0.6b"])
+    _, keys = draw_shape(draw, model)
+    head, heads = draw.choice([64, 128]), draw.choice([2, 4, 6])
+    keys.update(heads=heads, head_size=head, hidden=head * heads, kv_heads=draw.choice([count for count in (1, 2, heads) if heads % count == 0]))
+    keys["ffn"] = draw.choice([2, 3]) * keys["hidden"]
+    if draw.random() < 0.4:
+        draw_answers(draw, keys)
+        return f"infer:{model}", {**keys, "precision": "bf16", "padding": draw.choice([0, 1]), "quantize": "nf4"}
+    keys.update(batch=draw.choice([1, 2, 4]), seq=draw.choice([33, 64, 100, 128, 255]), steps=3, kv_cache="none", **drawn_recipe(draw))
+    keys.update(precision=draw.choice(["bf16", "bf16_weights_autocast"]), lora=draw.choice([8, 16]),
+                lora_targets=draw.choice(["qv", "attention", "mlp", "all"]), quantize="nf4")
+    maybe(draw, 0.5, keys, checkpoint="full")
+    maybe(draw, 0.3, keys, lora_dropout=1)
+    if draw.random() < 0.3:
+        keys.update(eval_every=1, eval_batches=2, eval_batch=draw.choice([1, 2, 4]))
+    draw_loop(draw, keys, 0.2, ("clip", "accumulate", "keep_batch"))
+    return f"train:{model}", keys

@@ -3,13 +3,14 @@
 
 usage: random_jobs.py --simcuda FOLDER --out FILE.csv [--seed N] [--train N] [--infer N] [--ways N] [--ranks N] [--shared N] [--encode N]
                       [--images N] [--deepseek N] [--llava N] [--sized N] [--groups N] [--stages N] [--cut N] [--narrow N] [--wide N] [--liger N]
-                      [--keep FOLDER] [--jobs N]
+                      [--mixed N] [--assisted N] [--experts N] [--tokens N] [--wasting N] [--four_bits N] [--keep FOLDER]
+                      [--jobs N]
 
 FILE.csv has a row per job, those that draw_jobs.py draws and those of found_jobs.txt: its text, how many requests it made from its
 first step on, hashes of all sizes in order before that and from there, and the most bytes that it had at once.
 tests/workloads/programs/random_jobs_test.cc holds the generators to such a file. Each text is drawn from its own number, so a longer
 draw begins with the shorter one. --keep FOLDER: the recordings stay there, as 000.csv.gz and so on. Needs what record_without_gpu.py
-needs, and peft and liger-kernel 0.8.5.
+needs, and peft, liger-kernel 0.8.5 and bitsandbytes 0.49.2.
 """
 import argparse
 import csv
@@ -62,7 +63,8 @@ def main():
     parser.add_argument("--simcuda", required=True, metavar="FOLDER")
     parser.add_argument("--out", required=True, metavar="FILE.csv")
     draw_jobs.add_counts(parser, 1, {"train": 160, "infer": 80, "ways": 100, "ranks": 60, "encode": 60, "deepseek": 40, "shared": 40, "sized": 24,
-                                     "groups": 60, "stages": 60, "cut": 60, "narrow": 30, "liger": 30})
+                                     "groups": 60, "stages": 60, "cut": 60, "narrow": 30, "liger": 30, "mixed": 60, "assisted": 16,
+                                     "experts": 24, "tokens": 16, "wasting": 16, "four_bits": 16})
     parser.add_argument("--keep", metavar="FOLDER")
     parser.add_argument("--jobs", default="2", help="recordings at once; those of --sized take up to 22 GiB of the host each")
     arguments = parser.parse_args()
@@ -78,7 +80,7 @@ def main():
             out.writelines(f"{shlex.join([path, job, text])}\n" for path, text in zip(paths, texts))
         subprocess.run([sys.executable, os.path.join(HERE, "record_without_gpu.py"), "--simcuda", arguments.simcuda, "--jobs", arguments.jobs,
                         "--list", listing], check=True)
-        rows = [(text, *facts_of(path, ",tp=" not in text)) for text, path in zip(texts, paths)]
+        rows = [(text, *facts_of(path, ",tp=" not in text and ",ep=" not in text)) for text, path in zip(texts, paths)]
     with open(arguments.out, "w", encoding="utf-8", newline="") as out:
         writer = csv.writer(out, delimiter=";", lineterminator="\n")
         writer.writerow(("text", "requests", "hash_before", "hash", "peak_bytes"))

@@ -28,6 +28,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import types
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DEVICE = "simcuda as NVIDIA H200, kernels do nothing"
@@ -253,7 +254,8 @@ def record_forked(command, path):
 def import_libraries():
     """Once for all forks. What asks for devices as it is imported would make PyTorch refuse to fork: it gets an answer without them."""
     import torch
-    answers = {"is_available": lambda: True, "device_count": lambda: 1, "get_device_capability": lambda *_: (8, 0)}
+    answers = {"is_available": lambda: True, "device_count": lambda: 1, "current_device": lambda: 0,
+               "get_device_capability": lambda *_: (8, 0), "get_device_properties": lambda *_: types.SimpleNamespace(major=8, minor=0)}
     own = {name: getattr(torch.cuda, name) for name in answers}
     for name, answer in answers.items():
         setattr(torch.cuda, name, answer)

@@ -35,7 +35,9 @@ COUNTING = *CHOOSING, "aten::_index_put_impl_", "aten::index_put_", "aten::index
 # Gradients come of larger tensors, whose values nobody knows.
 WITHOUT_KNOWN_INPUTS = ("aten::_amp_foreach_non_finite_check_and_unscale_",)
 # They write a tensor's description, not its values.
-WITHOUT_VALUES = "aten::detach", "aten::detach_", "aten::requires_grad_", "aten::retain_grad", "aten::set_data", "aten::record_stream"
+WITHOUT_VALUES = ("aten::detach", "aten::detach_", "aten::requires_grad_", "aten::retain_grad", "aten::set_data", "aten::record_stream",
+                  "aten::set_", "aten::set_.source_Storage", "aten::set_.source_Storage_storage_offset", "aten::set_.source_Tensor",
+                  "aten::set_.source_Tensor_storage_offset")
 
 
 PLAIN = torch.Tensor, torch.nn.Parameter
@@ -170,7 +172,8 @@ class SmallValues:
         if not (to_host or is_read or any(map(can_have_values, [*written, *new]))):
             return result
         try:
-            computed = self.on_host(operator, arguments, options)
+            with torch._C._DisableTorchDispatch():  # a mode, as selective checkpoints', is to see the script's operators alone
+                computed = self.on_host(operator, arguments, options)
         except Exception:  # what cannot be had on the host has no values
             all_true = operator.name().startswith(("aten::all", "aten::isfinite"))
             for tensor in filter(can_have_values, new):

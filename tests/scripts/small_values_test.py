@@ -71,6 +71,26 @@ before = asked()
 chosen.backward(gradient)
 end(list(chosen.shape), forward, asked() - before)
 """
+# Storages are copied beneath the operators.
+COPIED = """
+import copy
+ends = torch.tensor([5, 7], device="cuda")
+copied = copy.deepcopy(ends)
+end(ends.tolist(), copied.tolist())
+"""
+# A mode sees what the script calls.
+MODE = """
+from torch.utils._python_dispatch import TorchDispatchMode
+class Counts(TorchDispatchMode):
+    count = 0
+    def __torch_dispatch__(self, operator, types, arguments=(), options=None):
+        Counts.count += operator is torch.ops.aten.mm.default
+        return operator(*arguments, **(options or {}))
+x = torch.ones(4, 4, device="cuda")
+with Counts():
+    y = x @ x
+end(Counts.count, y.sum().item())
+"""
 LARGE = """
 large = torch.zeros(1 << 20, device="cuda")
 end(large.sum().item(), bool(torch.isfinite(large).all()))
@@ -121,6 +141,12 @@ class SmallValues(unittest.TestCase):
 
     def test_random_numbers_of_the_host_stay_as_they_are(self):
         self.assertEqual(self.values(HOST_RANDOM), self.ran(HOST_RANDOM)[0])
+
+    def test_copies_leave_the_original_its_values(self):
+        self.assertEqual(self.values(COPIED), [[5, 7], [5, 7]])
+
+    def test_a_dispatch_mode_sees_the_script_alone(self):
+        self.assertEqual(self.values(MODE), [1, 64])
 
     def test_large_tensors_have_no_values(self):
         self.assertEqual(self.values(LARGE), [0.0, True])

@@ -6,10 +6,15 @@
 #include "workloads/model/transformer.h"
 
 namespace allocmark {
+
+// The chunks' checkpoints are plain ones, whatever those of the blocks keep.
 Var Transformer::chunk_loss(const Var& hidden, const Tensor& labels) {
   const std::uint64_t rows = hidden.count / setup_.model.hidden;
+  const bool keeps = tape_.set_keeps_products(false);
   Var logits = linear(tape_, hidden, rows, {.weight = head_});
-  return cross_entropy(tape_, cast(tape_, std::move(logits), 4), labels);
+  Var loss = cross_entropy(tape_, cast(tape_, std::move(logits), 4), labels);
+  tape_.set_keeps_products(keeps);
+  return loss;
 }
 
 Var Transformer::chunked_loss(Var hidden) {

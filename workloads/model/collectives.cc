@@ -35,13 +35,14 @@ struct Exchange {
   bool allocates = true;    // a result of its own
   bool in_place_back = false;
   bool copies_whole = false;
+  bool copies_back = false;  // the gradient's
 };
 
 Var exchange(Tape& tape, Var input, const Exchange& kind) {
   Node* node =
       tape.record(kind.backward, {&input},
                   {input.size_bytes(), std::max(input.size_bytes(), kind.count * input.width),
-                   kind.in_place_back ? 1u : 0u, kind.copies_whole ? 1u : 0u});
+                   kind.in_place_back ? 1u : 0u, kind.copies_back ? 1u : 0u});
   Var out{.tensor = {}, .count = kind.count, .width = input.width};
   const std::uint64_t whole = std::max(input.size_bytes(), out.size_bytes());
   out.tensor =
@@ -77,9 +78,11 @@ Var sum_over_ranks(Tape& tape, Var input, const CollectiveGroup& group) {
 Var gather_tokens(Tape& tape, Var input, const CollectiveGroup& group) {
   if (group.ranks == 1) return input;
   const std::uint64_t count = input.count * group.ranks;
-  return exchange(
-      tape, std::move(input),
-      {.backward = collective_backward, .count = count, .copies_whole = group.copies_whole});
+  return exchange(tape, std::move(input),
+                  {.backward = collective_backward,
+                   .count = count,
+                   .copies_whole = group.copies_whole && !group.one_sequence,
+                   .copies_back = group.copies_whole});
 }
 
 Var gather_columns(Tape& tape, Var input, const CollectiveGroup& group) {
@@ -92,9 +95,11 @@ Var gather_columns(Tape& tape, Var input, const CollectiveGroup& group) {
 Var reduce_scatter_tokens(Tape& tape, Var input, const CollectiveGroup& group) {
   if (group.ranks == 1) return input;
   const std::uint64_t count = input.count / group.ranks;
-  return exchange(
-      tape, std::move(input),
-      {.backward = collective_backward, .count = count, .copies_whole = group.copies_whole});
+  return exchange(tape, std::move(input),
+                  {.backward = collective_backward,
+                   .count = count,
+                   .copies_whole = group.copies_whole,
+                   .copies_back = group.copies_whole && !group.one_sequence});
 }
 
 }  // namespace allocmark

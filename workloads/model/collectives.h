@@ -20,6 +20,7 @@ struct CollectiveGroup {
   // Pieces along another than the first dimension are joined, or cut, by a copy of the whole
   // (PyTorch's functional collectives).
   bool copies_whole = false;
+  bool one_sequence = false;  // whose pieces lie one behind the other when they were gathered
 };
 
 // Identity forward; the gradient is summed over the ranks.

@@ -29,6 +29,22 @@ void Generation::begin(std::uint64_t batch, std::uint64_t length, std::uint64_t 
   tokens_ = make(batch * length * 8);
 }
 
+void Generation::begin_draft(const Tensor& mask, const Tensor& positions, std::uint64_t length,
+                             bool continues) {
+  batch_ = 1;
+  mask_ = mask;
+  positions_ = positions;
+  {
+    Tensor settings[3];
+    copy_settings(tape_, settings);
+    take_special_tokens(tape_, special_);
+    for (Tensor& setting : settings) setting.reset();
+  }
+  unfinished_ = make(8);
+  tokens_ = make(length * 8);
+  if (continues) token_positions_ = make(length * 8);
+}
+
 // Positions and mask of one more token.
 void Generation::grow(std::uint64_t context) {
   Tensor longer = grow_inputs(tape_, batch_, context, &positions_, &positions_before_);
@@ -55,7 +71,7 @@ void Generation::test_end() {
 
 void Generation::choose(Var logits, std::uint64_t context) {
   // The prompt's copy goes with the first pass, later inputs once the next ones are there.
-  if (is_prompt_ && !has_encoder_) tokens_.reset();
+  if (is_prompt_ && !has_encoder_) drop({&tokens_, &token_positions_});
   if (!has_encoder_) grow(context);
   if (is_prompt_) prompt_positions_ = std::move(positions_before_);
   is_prompt_ = false;
@@ -96,6 +112,13 @@ void Generation::add_scores(std::uint64_t count) {
   }
   scores_->push_back(make(count * 4));
   drop({&words, &is_end});
+}
+
+void Generation::end_draft() {
+  drop({&mask_, &positions_, &unfinished_, &tokens_, &token_positions_, &mask_before_,
+        &positions_before_, &exact_, &chosen_});
+  drop({&special_[0], &special_[2], &special_[1]});
+  end();
 }
 
 void Generation::end() {

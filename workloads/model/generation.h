@@ -20,6 +20,10 @@ class Generation {
   void keep_scores(std::vector<Tensor>* scores) { scores_ = scores; }
   // A batch of prompts of `length` tokens.
   void begin(std::uint64_t batch, std::uint64_t length, std::uint64_t image_bytes = 0);
+  // Another generation's draft, which has its mask and positions, reads `length` tokens of the
+  // text, with positions of their own where it `continues`.
+  void begin_draft(const Tensor& mask, const Tensor& positions, std::uint64_t length,
+                   bool continues);
   // An encoder reads the prompt: its mask is all that is kept of it beside the ids.
   void begin_encoder(std::uint64_t batch, std::uint64_t length);
   // It has; the decoder begins with one token.
@@ -30,7 +34,9 @@ class Generation {
   void make_inputs();
   // The batch is done: its results go.
   void end();
+  void end_draft();
   [[nodiscard]] const Tensor& tokens() const { return tokens_; }  // this pass's input ids
+  [[nodiscard]] const Tensor& ids() const { return ids_; }        // the text so far
   [[nodiscard]] const Tensor& given_ids() const { return given_ids_; }
   // The prompts' images; none after the first pass.
   [[nodiscard]] Tensor images() const { return is_prompt_ ? given_images_ : Tensor(); }

@@ -11,6 +11,7 @@ Var Transformer::rms_norm(Var hidden, std::size_t weight) {
   if (setup_.liger != LigerParts::None) {
     return liger_rms_norm(tape_, std::move(hidden), rows, weight);
   }
+  if (setup_.parallel.sequence) return norm_of_shared(std::move(hidden), weight, rows);
   return norm_of_rows(std::move(hidden), weight, rows);
 }
 

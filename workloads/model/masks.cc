@@ -256,7 +256,7 @@ Var Transformer::masked_fused_attention(Var query, Var key, Var value,
   Var zero = tape_.make(1, query.width);
   Var lowest = tape_.make(1, query.width);
   Var bias = tape_.make(setup_.token_count() * setup_.key_count(), query.width);
-  drop({&zero, &lowest});
+  drop({&lowest, &zero});
   bias = bias_of_whole_steps(tape_, std::move(bias), setup_.key_count());
   FusedAttentionShape apart = shape;
   apart.repeats = 1;

@@ -49,9 +49,10 @@ void gather_backward(Tape& tape, Node& node, Backprop& b) {
   put_accumulated(tape, {.index_count = node.sizes[1], .row_count = node.sizes[2]});
 }
 
-// CUTLASS's problem descriptions, 60 bytes per expert, and its workspace, 512 per processor.
+// CUTLASS's problem descriptions, 36 bytes per expert and three pointers, which begin at every
+// second one, and its workspace, 512 per processor.
 void take_grouped_scratch(Tape& tape, std::uint64_t expert_count) {
-  const Tensor problems = tape.scratch(60 * expert_count);
+  const Tensor problems = tape.scratch(36 * expert_count + 24 * ((expert_count + 1) / 2 * 2));
   tape.take_scratch(132 * 512);
 }
 
@@ -84,11 +85,17 @@ Var masked(Tape& tape, Var input, const Tensor& mask, bool in_place) {
 
 }  // namespace
 
-Var Transformer::mixtral_grouped(const Var& input, std::size_t weight, std::uint64_t columns,
+// A rank's own experts are the local part of a parameter. Its gradient waits for all nodes that
+// follow before it is added to the parameter's.
+Var Transformer::mixtral_local(std::size_t weight) {
+  const Var parameter = tape_.parameter(weight);
+  return setup_.expert_ranks > 1 ? view(tape_, parameter) : parameter;
+}
+
+Var Transformer::mixtral_grouped(const Var& input, const Var& parameter, std::uint64_t columns,
                                  const Tensor& offsets) {
   const ModelShape& model = setup_.model;
   const std::uint64_t rows = setup_.token_count() * model.experts_per_token;
-  const Var parameter = tape_.parameter(weight);
   Var rows_in = cast(tape_, input, parameter.width);
   const std::uint64_t grouped_count = parameter.width < 4 ? setup_.own_expert_count() : 0;
   Node* node = tape_.record(grouped_backward, {&rows_in, &parameter},
@@ -149,10 +156,39 @@ void Transformer::divide_by_sum(Var* shares, bool has_epsilon) {
   }
 }
 
+// A rank with some of the experts: the shares of others are zero, and its own are known by their
+// places among them.
+Transformer::Routing Transformer::own_routes(const Routing& all) {
+  const std::uint64_t pairs = setup_.token_count() * setup_.model.experts_per_token;
+  const auto make_mask = [&] { return tape_.make(pairs, 1); };
+  const auto make_places = [&] { return tape_.make(pairs, 8).tensor; };
+  Routing out{.logits = all.logits, .shares = {}, .experts = {}};
+  Tensor mask;
+  {
+    const Tensor owners = make_places();
+    mask = make_mask().tensor;
+  }
+  out.shares = masked(tape_, all.shares, mask, false);
+  out.experts = make_places();
+  if (setup_.own_expert_count() > 1) {
+    out.experts = make_places();
+  } else {
+    Var above = make_mask();
+    const Tensor first = make_places();
+    above.drop();
+    const Var below = make_mask();
+    out.experts = make_places();
+  }
+  const Var is_other = make_mask();
+  out.experts = make_places();
+  return out;
+}
+
 Var Transformer::mixtral_mlp(const LayerWeights& own, std::size_t index, const Var& hidden) {
   Var rows = view(tape_, hidden);
   const bool is_latent = setup_.model.is_latent();
   Routing routing = is_latent ? grouped_route(own, rows) : mixtral_route(own, rows);
+  if (setup_.expert_ranks > 1) routing = own_routes(routing);
   if (is_latent) rows = view(tape_, hidden);  // the router has one of its own
   Var out;
   if (setup_.expert_loop) {
@@ -304,6 +340,8 @@ Var Transformer::mixtral_sorted_experts(const LayerWeights& own, const Var& hidd
   const ModelShape& model = setup_.model;
   const std::uint64_t rows = setup_.token_count();
   const std::uint64_t pairs = rows * model.experts_per_token;
+  const Var gate_weight = mixtral_local(own.gate);
+  const Var down_weight = mixtral_local(own.down);
   Var sorted = tape_.make(pairs, 8);
   Var order = tape_.make(pairs, 8);
   {
@@ -316,18 +354,23 @@ Var Transformer::mixtral_sorted_experts(const LayerWeights& own, const Var& hidd
   Var shares = gather(tape_, routing.shares, order.tensor, pairs, pairs);
   Var narrow = tape_.make(pairs, 4);
   Var counts = tape_.make(setup_.own_expert_count(), 4);
+  // A histogram of one column looks for the ends of its range.
+  for (int end = 0; end < 2 && setup_.own_expert_count() == 1; ++end) {
+    const Var found = tape_.make(1, 4);
+    take_reduction_scratch(tape_, pairs, 4);
+  }
   Var offsets = tape_.make(setup_.own_expert_count(), 4);
   tape_.take_scratch(1023);
   Var mask = tape_.make(pairs, 1);
   selected = masked(tape_, std::move(selected), mask.tensor, true);
-  Var projected = mixtral_grouped(selected, own.gate, 2 * model.ffn, offsets.tensor);
+  Var projected = mixtral_grouped(selected, gate_weight, 2 * model.ffn, offsets.tensor);
   projected = masked(tape_, projected, mask.tensor, false);
   {
     std::vector<Var> parts = split_parts(tape_, projected, 2);
     Var gate = activation_of_input(tape_, std::move(parts[0]));
     projected = multiply(tape_, std::move(gate), std::move(parts[1]));
   }
-  projected = mixtral_grouped(projected, own.down, model.hidden, offsets.tensor);
+  projected = mixtral_grouped(projected, down_weight, model.hidden, offsets.tensor);
   projected = masked(tape_, projected, mask.tensor, false);
   Var weighted = multiply(tape_, projected, shares);
   Var inverse = tape_.make(pairs, 8);

@@ -11,7 +11,16 @@ void take_prompt(Tape* tape, const PromptSizes& sizes, bool for_encoder, PromptT
   *kept.ids = tape->activation(sizes.batch * sizes.length * 8);
   if (sizes.image_bytes > 0) *kept.images = tape->activation(sizes.image_bytes);
   *kept.mask = tape->activation(sizes.batch * sizes.length * 8);
-  for (Tensor& token : kept.special) token = tape->activation(8);
+  take_special_tokens(tape, kept.special);
+  // Padding is looked for where several texts can differ in length.
+  if (for_encoder || sizes.batch == 1) return;
+  Tensor compared = tape->activation(sizes.batch);
+  Tensor any = tape->activation(1);
+  drop({&compared, &any});
+}
+
+void take_special_tokens(Tape* tape, std::span<Tensor, 3> special) {
+  for (Tensor& token : special) token = tape->activation(8);
   {
     Tensor known = tape->activation(1);
     Tensor compared = tape->activation(1);
@@ -20,12 +29,15 @@ void take_prompt(Tape* tape, const PromptSizes& sizes, bool for_encoder, PromptT
     const Tensor both = tape->activation(1);
     known.reset();
   }
-  for (const bool is_last_token : {false, true}) {
-    // Padding is looked for where several texts can differ in length.
-    if (is_last_token && (for_encoder || sizes.batch == 1)) break;
-    Tensor compared = tape->activation(is_last_token ? sizes.batch : 1);
-    Tensor any = tape->activation(1);
-    drop({&compared, &any});
+  Tensor compared = tape->activation(1);
+  Tensor any = tape->activation(1);
+  drop({&compared, &any});
+}
+
+void copy_settings(Tape* tape, std::span<Tensor, 3> copies) {
+  for (Tensor& copy : copies) {
+    copy = tape->activation(8);
+    const Tensor values = tape->activation(8);
   }
 }
 

@@ -27,6 +27,12 @@ struct PromptTensors {
 // `for_encoder`: nobody asks whether a prompt ends in padding.
 void take_prompt(Tape* tape, const PromptSizes& sizes, bool for_encoder, PromptTensors kept);
 
+// The special tokens alone, for one prompt whose ids and mask are there.
+void take_special_tokens(Tape* tape, std::span<Tensor, 3> special);
+
+// A copy of the generation's settings has copies of these tokens.
+void copy_settings(Tape* tape, std::span<Tensor, 3> copies);
+
 // Counted from the mask.
 [[nodiscard]] Tensor make_positions(Tape* tape, const PromptSizes& sizes);
 

@@ -67,12 +67,18 @@ void quantize_weight(TensorPool& pool, WeightBits bits, std::uint64_t count,
   const Tensor scales = pool.make(scale_count * 4, TensorKind::Workspace);
   const bool is_first = kept->empty();
   kept->push_back(parameter(divided_up(count, 2)));
-  kept->push_back(parameter(64));  // the sixteen values
-  kept->push_back(parameter(4));   // the scales' mean
+  kept->push_back(parameter(64));  // the sixteen values, which are divided by the largest
+  {
+    Tensor sizes = pool.make(64, TensorKind::Workspace);
+    const Tensor largest = pool.make(4, TensorKind::Workspace);
+    sizes.reset();
+  }
+  kept->push_back(parameter(4));  // the scales' mean
   const Tensor centred = pool.make(scale_count * 4, TensorKind::Workspace);
-  if (is_first) kept->push_back(parameter(1024));  // the 256 values of scales, for all weights
+  if (is_first) kept->push_back(parameter(1024));  // the 256 values of scales
   kept->push_back(parameter(divided_up(scale_count, kNestedElements) * 4));
   kept->push_back(parameter(scale_count));
+  kept->push_back(parameter(1024));  // a copy of these values
 }
 
 Var quantized_linear(Tape& tape, Var input, const QuantizedShape& shape) {
@@ -81,8 +87,11 @@ Var quantized_linear(Tape& tape, Var input, const QuantizedShape& shape) {
                   {input.size_bytes(), shape.weight_count, shape.rows * shape.weight_count});
   // bitsandbytes multiplies a single row by the packed weight: only its scales are made whole.
   const bool is_packed = node == nullptr && shape.rows == 1 && shape.bits == WeightBits::Nf4;
-  Tensor weight = is_packed ? tape.scratch(divided_up(shape.weight_count, kBlockElements) * 4)
-                            : made_whole(tape, shape);
+  const auto scales = [&] {
+    return tape.scratch(divided_up(shape.weight_count, kBlockElements) * 4);
+  };
+  Tensor weight = is_packed ? scales() : made_whole(tape, shape);
+  if (is_packed) weight = scales();  // their mean is added
   Var out = tape.result(node, shape.rows * shape.columns, input.width);
   if (!is_packed) tape.use_cublas(shape.has_bias);
   tape.product(shape.rows, shape.weight_count, 1);

@@ -11,8 +11,10 @@ namespace allocmark {
 // What products whose weights are shared over ranks have as input, all tokens of it.
 Var Transformer::into_parallel(Var hidden) {
   if (!setup_.parallel.sequence) return hidden;
-  return gather_tokens(tape_, std::move(hidden),
-                       {.ranks = setup_.parallel.tensor, .copies_whole = true});
+  tape_.set_adds_apart(true);
+  hidden = gather_tokens(tape_, std::move(hidden), token_group());
+  tape_.set_adds_apart(false);
+  return hidden;
 }
 
 // Every such product sums its input's gradient over the ranks, where nobody does it for all.
@@ -42,8 +44,20 @@ Var Transformer::embed_words(const Tensor& tokens) {
   return sum_over_ranks(tape_, std::move(found), {.ranks = ranks});
 }
 
+CollectiveGroup Transformer::token_group() const {
+  return {.ranks = setup_.parallel.tensor, .copies_whole = true, .one_sequence = setup_.batch == 1};
+}
+
+// A DTensor of this rank's tokens goes in.
+Var Transformer::norm_of_shared(Var hidden, std::size_t weight, std::uint64_t rows) {
+  tape_.set_adds_apart(true);
+  Var out = norm_of_rows(view(tape_, std::move(hidden)), weight, rows);
+  tape_.set_adds_apart(false);
+  return out;
+}
+
 Var Transformer::out_of_parallel(Var partial) {
-  const CollectiveGroup group{.ranks = setup_.parallel.tensor, .copies_whole = true};
+  const CollectiveGroup group = token_group();
   if (setup_.parallel.sequence) return reduce_scatter_tokens(tape_, std::move(partial), group);
   return sum_over_ranks(tape_, std::move(partial), group);
 }
@@ -85,7 +99,9 @@ Var Transformer::attend_in_ring(const Var& query, Var key, Var value) {
 }
 
 Var Transformer::attend(const Var& query, Var key, Var value, Var* weights) {
-  if (!setup_.recomputes_attention) {
+  // Before the first adapter nothing has a gradient, and a checkpoint that saves nothing ends.
+  const bool has_gradient = query.edge != kNoEdge || key.edge != kNoEdge || value.edge != kNoEdge;
+  if (!setup_.recomputes_attention || !has_gradient) {
     return attend_core(query, std::move(key), std::move(value), weights);
   }
   tape_.begin_segment({.first_layer = static_cast<std::uint32_t>(block_),

@@ -71,6 +71,7 @@ Node* Tape::record(BackwardFunction function, std::initializer_list<const Var*> 
   node.backward = function;
   node.segment = segment_open_;
   node.saves = false;
+  node.adds_apart = adds_apart_;
   node.edges = {kNoEdge, kNoEdge, kNoEdge, kNoEdge};
   std::size_t slot = 0;
   for (const Var* input : inputs) {
@@ -327,20 +328,20 @@ void Tape::reduce(Backprop* backprop, std::size_t index) {
 void Tape::deliver(std::int32_t edge, Grad gradient) {
   if (!gradient.tensor) return;
   if (edge > kNoEdge) {
-    accumulate(&nodes_[static_cast<std::size_t>(edge)].gradient, std::move(gradient), 0);
-    return;
+    Node& node = nodes_[static_cast<std::size_t>(edge)];
+    return accumulate(&node.gradient, std::move(gradient), 0, node.adds_apart);
   }
   Parameter& parameter = parameters_[parameter_index(edge)];
-  accumulate(&parameter.incoming, std::move(gradient), sum_stream_);
+  accumulate(&parameter.incoming, std::move(gradient), sum_stream_, false);
   if (--parameter.pending == 0) finish(parameter);
 }
 
-void Tape::accumulate(Grad* buffer, Grad gradient, std::uint32_t stream) {
+void Tape::accumulate(Grad* buffer, Grad gradient, std::uint32_t stream, bool apart) {
   if (!buffer->tensor) {
     *buffer = std::move(gradient);
     return;
   }
-  if (!buffer->is_view && buffer->tensor.is_unique()) return gradient.tensor.reset();
+  if (!apart && !buffer->is_view && buffer->tensor.is_unique()) return gradient.tensor.reset();
   Grad sum;
   const bool is_slice = buffer->layout == GradLayout::Slice;
   sum.tensor = pool_->make(is_slice ? buffer->slice_bytes : buffer->tensor.size_bytes(),

@@ -76,6 +76,8 @@ struct Parameter {
 struct ParameterRange {
   std::size_t first = 0;
   std::size_t count = 0;
+
+  [[nodiscard]] std::size_t end() const { return first + count; }
 };
 
 class Tape;
@@ -110,6 +112,7 @@ struct Node {
   std::int32_t segment = -1;               // checkpointed segment, or -1
   std::vector<Tensor> parts;               // gradients of its parts, until they are joined
   bool saves = false;                      // it saves something: a checkpoint must recompute first
+  bool adds_apart = false;                 // no gradient of its result is added in place
   Grad gradient;
 };
 
@@ -155,7 +158,9 @@ class Tape {
   // recomputation then finds them.
   [[nodiscard]] Var make_product(std::uint64_t count, std::uint64_t width);
   [[nodiscard]] bool has_product() const;
-  void set_keeps_products(bool keeps) { keeps_products_ = keeps; }
+  bool set_keeps_products(bool keeps) { return std::exchange(keeps_products_, keeps); }
+  // What is recorded from here on has DTensors as results.
+  void set_adds_apart(bool apart) { adds_apart_ = apart; }
   [[nodiscard]] Tensor allocate(std::uint64_t size_bytes, TensorKind kind);
   [[nodiscard]] Tensor activation(std::uint64_t size_bytes) {
     return allocate(size_bytes, TensorKind::Activation);
@@ -292,7 +297,7 @@ class Tape {
   void run_reentrant(std::size_t index, const RecomputeSegment& recompute);
   void reduce(Backprop* backprop, std::size_t index);
   void deliver(std::int32_t edge, Grad gradient);
-  void accumulate(Grad* buffer, Grad gradient, std::uint32_t stream);
+  void accumulate(Grad* buffer, Grad gradient, std::uint32_t stream, bool apart);
   void finish(Parameter& parameter);
 
   TensorPool* pool_;
@@ -307,6 +312,7 @@ class Tape {
   bool recomputing_ = false;
   bool stopped_ = false;
   bool keeps_products_ = false;
+  bool adds_apart_ = false;
   std::size_t recomputed_segment_ = 0;
   std::int32_t reentrant_ = kNoEdge;  // the node of the open reentrant checkpoint
   std::uint32_t sum_stream_ = 0;

@@ -33,7 +33,7 @@ void Transformer::set_lengths(std::uint64_t batch, std::uint64_t sequence, std::
 
 std::array<Var, 2> Transformer::make_rotary(std::uint64_t width) {
   // Positions that the caller gives are each sequence's own.
-  const std::uint64_t batch = given_positions_ ? setup_.batch : 1;
+  const std::uint64_t batch = given_positions_ && !has_one_row_ ? setup_.batch : 1;
   const std::uint64_t half = setup_.model.rotary_width() / 2;
   const std::uint64_t count = batch * setup_.sequence * half * 2;
   Var frequencies;
@@ -80,7 +80,7 @@ void Transformer::make_rotaries() {
 void Transformer::let_checkpoints_begin(Var* words) {
   if (!tape_.grad_enabled() || !lora_.input_gradient || lora_.trains_tables) return;
   words->edge = tape_.parameter(input_leaf_).edge;
-  graph_inputs_.push_back(words->tensor);
+  new_graph_input_ = words->tensor;
 }
 
 Var Transformer::embed(const Tensor& tokens) {
@@ -144,8 +144,9 @@ std::vector<std::size_t> Transformer::ordered_parameters() {
     if (tape_.parameters()[index].count > 0) order.push_back(index);
   };
   const bool is_vit = setup_.model.family == ModelFamily::Vit;
-  if (lora_.trains_tables) take(word_table_);
-  for (std::size_t i = 0; i < tape_.parameters().size(); ++i) {
+  const std::size_t end = adapters_begin_ > 0 ? adapters_begin_ : tape_.parameters().size();
+  std::size_t layer = 0;
+  for (std::size_t i = 0; i < end; ++i) {
     // A module's own parameters come before its children's: BERT's output bias before the head.
     if (head_bias_ != 0 && i == transform_) take(head_bias_);
     if (is_vit && i == patch_weight_) {
@@ -153,10 +154,14 @@ std::vector<std::size_t> Transformer::ordered_parameters() {
       take(position_table_);
     }
     const bool is_done = (is_vit && (i == class_token_ || i == position_table_)) ||
-                         (head_bias_ != 0 && i == head_bias_) ||
-                         (lora_.trains_tables && i == word_table_);
+                         (head_bias_ != 0 && i == head_bias_);
     if (!is_done) take(i);
+    if (lora_.trains_tables && i == frozen_table_) take(word_table_);
+    if (end != adapters_begin_) continue;
+    while (layer < layer_parameters_.size() && i >= layer_parameters_[layer].end()) ++layer;
+    if (layer < layers_.size()) add_adapter_behind(layers_[layer], i, &order);
   }
+  if (lora_.trains_tables) take(head_);
   return order;
 }
 
@@ -169,14 +174,19 @@ std::vector<std::size_t> Transformer::trained_parameters() {
   return order;
 }
 
-void Transformer::end_graph() {
+void Transformer::end_graph(bool keeps_graphs) {
   if (bias_leaf_ > 0) {
     old_zeros_.reset();
     tape_.parameters()[bias_leaf_].gradient.reset();
   }
-  if (lora_.rank == 0 || graph_inputs_.size() < 2) return;
-  tape_.parameters()[input_leaf_].gradient.reset();
-  graph_inputs_.erase(graph_inputs_.begin());
+  if (!new_graph_input_) return;
+  std::vector<Tensor>& inputs = setup_.evaluating ? evaluated_inputs_ : graph_inputs_;
+  if (!setup_.evaluating) {
+    Tensor gradient = std::move(tape_.parameters()[input_leaf_].gradient);
+    if (keeps_graphs && gradient) inputs.push_back(std::move(gradient));
+  }
+  if (!keeps_graphs) inputs.clear();
+  inputs.push_back(std::move(new_graph_input_));
 }
 
 Transformer::InputSizes Transformer::input_sizes() const {

@@ -11,27 +11,11 @@
 
 #include "workloads/model/functions.h"
 #include "workloads/model/kv_cache.h"
+#include "workloads/model/lora.h"
 #include "workloads/model/megatron.h"
 #include "workloads/model/setup.h"
 
 namespace allocmark {
-
-// Which of a block's products have adapters.
-enum class LoraTargets : std::uint8_t { QueryAndValue, Attention, Mlp, All };
-
-struct LoraSettings {
-  std::uint64_t rank = 0;  // 0: none; adapters in four bytes, everything else frozen
-  LoraTargets targets = LoraTargets::QueryAndValue;
-  WeightBits bits = WeightBits::Whole;  // of the blocks' matrices
-  bool dropout = false;                 // of the adapters' inputs
-  bool in_own_type = false;  // adapters have the model's type, as sharded parameters need
-  // Copies of the table of words and the head are trained, too (peft's modules_to_save). The frozen
-  // ones stay.
-  bool trains_tables = false;
-
-  // The embedding's output asks for a gradient, as peft has it where blocks are checkpointed.
-  bool input_gradient = false;
-};
 
 class Transformer {
  public:
@@ -75,8 +59,11 @@ class Transformer {
   // Those that are not hidden states, of blocks with a window (near) and without (whole): a
   // reentrant checkpoint's arguments.
   [[nodiscard]] std::vector<Tensor> shared_inputs(bool has_near, bool has_whole) const;
-  // What only the last graph held goes: its loss variable was overwritten.
-  void end_graph();
+  // What only the last graph held goes: its loss variable was overwritten. `keeps_graphs`: a list
+  // has that loss, too.
+  void end_graph(bool keeps_graphs);
+  // The evaluation's losses are gone.
+  void drop_evaluated_graphs() { evaluated_inputs_.clear(); }
   // What a training step's batch holds: token ids or pixels, and labels of their own (0: the
   // tokens).
   struct InputSizes {
@@ -106,8 +93,11 @@ class Transformer {
   [[nodiscard]] std::vector<std::size_t> trained_parameters();
   // The caller passes an attention mask (of ones), and to models that generate positions too.
   void set_given_mask(bool given) { given_mask_ = given_positions_ = given; }
-  // Training programs pass no positions.
-  void set_given_positions(bool given) { given_positions_ = given; }
+  // Training programs pass positions of each sequence, one row for all of them, or none.
+  void set_given_positions(bool given, bool one_row) {
+    given_positions_ = given;
+    has_one_row_ = one_row;
+  }
   // Those of the pieces of sequences that this rank has.
   void set_positions(const Tensor& positions) { positions_ = positions; }
   // Decides which experts tokens go to, together with the forward's number and the layer.
@@ -166,8 +156,8 @@ class Transformer {
 
   // Which experts tokens go to, and with which weight.
   struct Routing {
-    Var logits, shares;
-    Tensor experts;
+    Var logits = {}, shares = {};
+    Tensor experts = {};
   };
   // One of T5's attentions.
   struct T5Attention {
@@ -192,6 +182,8 @@ class Transformer {
   [[nodiscard]] std::size_t add_weight_and_bias(std::uint64_t in, std::uint64_t out);
   [[nodiscard]] std::size_t add_norm();  // likewise, where its family has biases
   void end_layer_parameters(const LayerWeights& own, std::size_t first);
+  [[nodiscard]] CollectiveGroup token_group() const;
+  [[nodiscard]] Var norm_of_shared(Var hidden, std::size_t weight, std::uint64_t rows);
   [[nodiscard]] Var into_parallel(Var hidden);
   [[nodiscard]] Var into_product(Var input);
   [[nodiscard]] Var embed_words(const Tensor& tokens);
@@ -294,8 +286,10 @@ class Transformer {
   void divide_by_sum(Var* shares, bool has_epsilon);
   void make_latent_parameters(LayerWeights* own);
   void make_mlp_parameters(LayerWeights* own);
+  [[nodiscard]] Routing own_routes(const Routing& all);
   [[nodiscard]] Routing mixtral_route(const LayerWeights& own, const Var& hidden);
-  [[nodiscard]] Var mixtral_grouped(const Var& input, std::size_t weight, std::uint64_t columns,
+  [[nodiscard]] Var mixtral_local(std::size_t weight);
+  [[nodiscard]] Var mixtral_grouped(const Var& input, const Var& parameter, std::uint64_t columns,
                                     const Tensor& offsets);
   [[nodiscard]] Var mixtral_sorted_experts(const LayerWeights& own, const Var& hidden,
                                            const Routing& routing);
@@ -352,7 +346,7 @@ class Transformer {
   Tape& tape_;
   KvCache* cache_ = nullptr;
   bool given_mask_ = false;
-  bool given_positions_ = false;
+  bool given_positions_ = false, has_one_row_ = false;
   bool padded_ = false;
   bool packed_ = false;
   std::uint64_t answer_tokens_ = 1;
@@ -365,9 +359,11 @@ class Transformer {
   bool slides_ = false;    // it has a window
   std::size_t word_table_ = 0, position_table_ = 0, type_table_ = 0, embedding_norm_ = 0;
   bool is_fully_sharded_ = false, casts_scale_ = false, has_narrow_buffers_ = false;
-  std::size_t bias_leaf_ = 0;   // T5: of cross attention that is checkpointed
-  Tensor zeros_, old_zeros_;    // that bias in this forward, and in the last one
-  std::size_t input_leaf_ = 0;  // adapters: the embedding's output asks for a gradient itself
+  std::size_t bias_leaf_ = 0;       // T5: of cross attention that is checkpointed
+  Tensor zeros_, old_zeros_;        // that bias in this forward, and in the last one
+  std::size_t input_leaf_ = 0;      // adapters: the embedding's output asks for a gradient itself
+  std::size_t adapters_begin_ = 0;  // parameters from here on are adapters; 0: there are none
+  std::size_t frozen_table_ = 0;    // of words, where a copy is trained
   std::size_t final_norm_ = 0, head_ = 0, head_bias_ = 0;
   std::size_t transform_ = 0, transform_norm_ = 0, encoder_norm_ = 0;
   std::size_t patch_weight_ = 0, class_token_ = 0, time_weight_ = 0;
@@ -393,7 +389,10 @@ class Transformer {
   Tensor image_mask_;  // LLaVA
   Var condition_;      // DiT: of all blocks
   Tensor predicted_;   // DiT
-  std::vector<Tensor> graph_inputs_;
+  // Adapters: embeddings' outputs that graphs hold, with their gradients; of the newest graph, of
+  // training, of evaluation.
+  Tensor new_graph_input_;
+  std::vector<Tensor> graph_inputs_, evaluated_inputs_;
 };
 
 }  // namespace allocmark

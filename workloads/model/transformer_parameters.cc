@@ -55,6 +55,8 @@ std::size_t Transformer::add_weight_and_bias(std::uint64_t in, std::uint64_t out
 
 std::size_t Transformer::add_norm() {
   const std::size_t index = add_weight(setup_.model.hidden);
+  // Each rank has a part of its gradient's sum, which is made whole anew at each use.
+  tape_.parameters()[index].cuts_gradient = setup_.parallel.sequence;
   if (!setup_.model.is_llama_like()) static_cast<void>(add_weight(setup_.model.hidden));
   return index;
 }
@@ -269,6 +271,7 @@ void Transformer::add_adapter_behind(const LayerWeights& layer, std::size_t para
 
 void Transformer::make_trained_tables() {
   const ModelShape& model = setup_.model;
+  frozen_table_ = word_table_;
   for (std::size_t* table : {&word_table_, &head_}) {
     *table = add_weight(model.vocabulary * model.hidden, model.vocabulary);
     tape_.parameters()[*table].trainable = true;
@@ -288,7 +291,7 @@ void Transformer::make_adapters() {
     }
     return tape_.add_parameter({.data = {}, .count = count, .width = width, .rows = rows});
   };
-  const std::size_t first = tape_.parameters().size();
+  const std::size_t first = adapters_begin_ = tape_.parameters().size();
   const bool is_joint = model.family == ModelFamily::Gpt2 || model.joint_products;
   const bool has_mlp = lora_.targets == LoraTargets::Mlp || lora_.targets == LoraTargets::All;
   const bool has_attention = lora_.targets != LoraTargets::Mlp;

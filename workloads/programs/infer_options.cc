@@ -109,14 +109,12 @@ std::optional<DraftConfig> read_draft(Parameters& parameters, const InferConfig&
   draft.model.vocabulary = config.setup.model.vocabulary;
   read_draft_shape(parameters, &draft.model);
   const bool one_by_one = config.batch_max == 1 && config.batches == std::vector<std::uint64_t>{0};
-  parameters.refuse_if(config.beams > 1 || config.samples || config.answers.front() > 0 ||
-                           config.setup.head_ranks > 1 || config.bits != WeightBits::Whole ||
-                           config.kv_mode != KvMode::Concat || config.padded ||
-                           config.setup.sees_images() || !one_by_one,
+  parameters.refuse_if(config.beams > 1 || config.samples || config.setup.head_ranks > 1 ||
+                           config.bits != WeightBits::Whole || config.kv_mode != KvMode::Concat ||
+                           config.padded || config.setup.sees_images() || !one_by_one,
                        "draft",
                        "batch=1, beams=1, sample=0, kv=concat, padding=0, tp=1, vision=none, "
-                       "quantize=none, no batches and no answers, as "
-                       "transformers does");
+                       "quantize=none and no batches, as transformers does");
   own.tokens = parameters.number("draft_tokens", 5, {1, 64});
   own.accept_percent = parameters.number("accept_percent", 70, {0, 100});
   return own;

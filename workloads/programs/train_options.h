@@ -90,6 +90,10 @@ struct TrainConfig {
   [[nodiscard]] bool is_megatron() const {
     return setup.implementation == Implementation::Megatron;
   }
+  // A rank with a part of the tokens would count these alone.
+  [[nodiscard]] bool gives_positions() const {
+    return setup.parallel.sequence && !is_megatron() && setup.parallel.pipeline == 1;
+  }
   // torch.distributed.pipelining runs the stage.
   [[nodiscard]] bool is_scheduled() const { return setup.parallel.pipeline > 1 && !is_megatron(); }
 };

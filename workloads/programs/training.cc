@@ -16,7 +16,8 @@ Training::Training(const TrainConfig& config, std::uint64_t seed, EventBatch* ba
       passes_(1) {
   if (config.keeps_cache) model_->set_cache(&cache_);
   model_->set_given_mask(config.given_mask);
-  model_->set_given_positions(config.setup.parallel.splits_sequences() || config.packed);
+  const bool are_own = config.setup.parallel.splits_sequences() || config.packed;
+  model_->set_given_positions(are_own || config.gives_positions(), !are_own);
   model_->set_padded(config.padded);
   model_->set_packed(config.packed);
   model_->set_routing_seed(seed);
@@ -263,7 +264,10 @@ void Training::end_forward() {
     if (config_.accumulate > 1 && !evaluating_ && !config_.is_scheduled()) {
       loss = multiply_scalar(tape(), std::move(loss));
     }
-    model_->end_graph();
+    const bool keeps_graphs = config_.keeps_losses || config_.keeps_outputs;
+    model_->end_graph(evaluating_ ? config_.keeps_eval_losses : keeps_graphs);
+    if (keeps_graphs)
+      kept_arguments_.insert(kept_arguments_.end(), own.arguments.begin(), own.arguments.end());
     own.arguments = std::exchange(own.new_arguments, {});
     if (!pipelined()) own.loss = loss.tensor;
     if (pipelined()) step_losses_.push_back(loss.tensor);

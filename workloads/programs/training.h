@@ -126,6 +126,7 @@ class Training {
   std::vector<Pass> passes_;
   std::size_t active_ = 0;
   std::vector<Tensor> kept_losses_, kept_outputs_, step_losses_;
+  std::vector<Tensor> kept_arguments_;  // of reentrant checkpoints, by the graphs of kept losses
   // torch.distributed.pipelining's: buffers and logits of every micro batch, what is cut into them.
   std::vector<Tensor> stage_buffers_, stage_outputs_;
   Pass whole_;

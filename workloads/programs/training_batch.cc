@@ -17,7 +17,7 @@ void Training::make_batch() {
     cut_batch();
   } else if (is_first() || is_last()) {
     make_texts(&own, 1);
-    if (config_.packed) model_->set_positions(own.positions);
+    if (own.positions) model_->set_positions(own.positions);
   }
   if (config_.setup.sees_images()) {
     own.images = tape().activation(model_->image_bytes());
@@ -35,7 +35,11 @@ void Training::make_texts(Pass* pass, std::uint64_t micro_batches) {
   Tensor mask, labels, positions;
   if (config_.given_mask) mask = tape().activation(input_bytes);
   if (has_labels) labels = tape().activation(label_bytes > 0 ? label_bytes : input_bytes);
-  if (config_.packed) positions = tape().activation(input_bytes);
+  if (config_.packed) {
+    positions = tape().activation(input_bytes);
+  } else if (config_.gives_positions()) {
+    positions = tape().activation(pass->length * 8);
+  }
   pass->tokens = std::move(tokens);
   pass->given_mask = std::move(mask);
   pass->labels = std::move(labels);

@@ -143,6 +143,7 @@ void Training::end_evaluation() {
     pass().loss.reset();
     tape().drop_graph();
   }
+  model_->drop_evaluated_graphs();
   tape().end_autocast();
   activate(0);
   last_eval_pass_ = 0;
@@ -205,6 +206,7 @@ void Training::end() {
   if (replicas_) replicas_->clear();
   kept_outputs_.clear();
   kept_losses_.clear();
+  kept_arguments_.clear();
   stage_outputs_.clear();
   stage_buffers_.clear();
   release_batch(&whole_);

@@ -34,6 +34,19 @@ def quantized_linear(columns, rows, bits, bias=None):
     return QuantizedLinear()
 
 
+def nf4_linear(linear):
+    """bitsandbytes' product: the weight has four bits, with scales of scales, once it goes to the device."""
+    import bitsandbytes
+    import torch
+    options = {"compress_statistics": True, "quant_type": "nf4"}
+    narrow = bitsandbytes.nn.Linear4bit(linear.in_features, linear.out_features, bias=linear.bias is not None,
+                                        compute_dtype=torch.bfloat16, **options)
+    narrow.weight = bitsandbytes.nn.Params4bit(linear.weight.data.to(torch.bfloat16), requires_grad=False, module=narrow, **options)
+    if linear.bias is not None:
+        narrow.bias = linear.bias
+    return narrow
+
+
 def fp8_linear(linear):
     """The product in float8 with a scale per tensor that is found anew each time, forward and backward; activations and weights
     are saved in float8."""

@@ -266,9 +266,9 @@ TEST_CASE("ranks that infer share blocks and the head, but not the word table") 
 
 TEST_CASE("weights in 4 bits infer with less, and one row multiplies them packed") {
   const std::string model = "infer:llama-3-8b,layers=2,requests=1,batch=1,seq=9,answers=4";
-  // Half a byte an element, a scale of a byte per 64, one of four per 256 of those, 68 each.
+  // Half a byte an element, a scale of a byte per 64, one of four per 256 of those, 1092 each.
   const auto packed = [](std::uint64_t count) {
-    return count / 2 + count / 64 + count / 64 / 256 * 4 + 68;
+    return count / 2 + count / 64 + count / 64 / 256 * 4 + 1092;
   };
   const std::uint64_t wide = 4096ull * 4096, grouped = 4096ull * 1024, inner = 4096ull * 14336;
   const std::uint64_t others = 2 * (2 * 128'256ull * 4096 + 5 * 4096);
