@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "results/json.h"
+#include "results/utf8.h"
 
 namespace allocmark {
 namespace {

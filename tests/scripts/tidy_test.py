@@ -14,8 +14,9 @@ PLANTED = {
     "readability-function-size": LONG,
     "bugprone-use-after-move": "#include <string>\n#include <utility>\n\nvoid keep(std::string text);\n\n"
                                "std::size_t twice(std::string text) {\n  keep(std::move(text));\n  return text.size();\n}\n",
-    "bugprone-infinite-loop": "int wait(int end) {\n  int at = 0;\n  int count = 0;\n  while (at < end) ++count;\n  return count;\n}\n",
-    "bugprone-string-constructor": "#include <string>\n\nstd::string line() { return std::string('-', 50); }\n",
+    "bugprone-too-small-loop-variable": "#include <vector>\n\nint sum(const std::vector<int>& all) {\n  int sum = 0;\n"
+                                        "  for (short i = 0; i < static_cast<int>(all.size()); ++i) sum += all[i];\n  return sum;\n}\n",
+    "bugprone-suspicious-semicolon": "void act();\n\nvoid maybe(bool does) {\n  if (does);\n    act();\n}\n",
     # A header may bring what the file names: includes.py says which one must not.
     "": "#include <string>\n\nstd::size_t length(const std::string& text) { return text.size(); }\n",
 }

@@ -121,7 +121,8 @@ Var Transformer::attend_by_scores(const Var& query, Var key, Var value, Var* wei
     // BERT leaves the softmax in four bytes to the product's autocast.
     const bool is_bert = model.family == ModelFamily::Bert;
     scores = softmax(tape_, std::move(scores));
-    *weights = cast(tape_, std::move(scores), is_bert ? scores.width : value.width);
+    const std::uint64_t width = is_bert ? scores.width : value.width;
+    *weights = cast(tape_, std::move(scores), width);
   }
   if (setup_.has_dropout()) *weights = dropout(tape_, std::move(*weights));
   AttentionSizes mixed = counts;

@@ -51,9 +51,10 @@ void bias_backward(Tape&, Node& node, Backprop& b) {
 Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weights) {
   if (weights.bits != WeightBits::Whole) {
     const std::uint64_t count = tape.parameters()[weights.weight].count;
+    const std::uint64_t columns = count / (input.count / rows);
     return quantized_linear(tape, std::move(input),
                             {.rows = rows,
-                             .columns = count / (input.count / rows),
+                             .columns = columns,
                              .weight_count = count,
                              .bits = weights.bits,
                              .has_bias = weights.bias != kNoBias});

@@ -2,7 +2,6 @@
 // less than reading a clock takes, an answer before its kernels are through.
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>

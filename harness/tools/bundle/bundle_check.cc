@@ -5,7 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
+#include <filesystem>  // IWYU pragma: keep (fs)
 #include <utility>
 
 #include <fmt/format.h>

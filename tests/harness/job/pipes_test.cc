@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "harness/core/run/cell_process.h"
-#include "harness/core/search/search_process.h"
+#include "harness/core/run/cell_process.h"       // IWYU pragma: keep (its Packed)
+#include "harness/core/search/search_process.h"  // IWYU pragma: keep (its Packed)
 #include "harness/job/job.h"
-#include "harness/tools/qualify/child.h"
+#include "harness/tools/qualify/child.h"  // IWYU pragma: keep (its Packed)
 #include "harness/tools/ranks/ranks.h"
 #include "harness/tools/run/soak/soak_file.h"
 #include "harness/tools/simcheck/simcheck.h"

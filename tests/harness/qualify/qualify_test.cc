@@ -4,17 +4,16 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
-#include "harness/core/run/run_folder.h"
+#include "base/input_file.h"
+#include "base/output_file.h"
 #include "harness/tools/qualify/call_clock.h"
 #include "harness/tools/qualify/conduct.h"
-#include "harness/tools/qualify/judge.h"
 #include "harness/tools/qualify/test.h"
 #include "harness/tools/qualify/writers.h"
 #include "tests/catch.h"

@@ -13,8 +13,7 @@
 #include <string_view>
 #include <thread>
 
-#include "harness/core/run/cell_process.h"
-#include "harness/core/run/open_driver.h"
+#include "harness/core/run/cell_process.h"  // IWYU pragma: keep (its Packed)
 #include "harness/job/child_process.h"
 #include "harness/job/pass_turns.h"
 #include "results/json.h"

@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include <fmt/format.h>
+#include "base/input_file.h"
 #include "tests/catch.h"
 #include "workloads/open_workload.h"
 #include "workloads/trace/source.h"

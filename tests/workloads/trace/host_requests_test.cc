@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
 #include "workloads/trace/trace_reader.h"
 
 using namespace allocmark;

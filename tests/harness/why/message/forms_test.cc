@@ -1,7 +1,6 @@
 // A message of each form: which figures are read of it. Sizes are made up.
 #include "harness/tools/why/message/forms.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <string>
