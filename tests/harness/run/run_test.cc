@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "harness/core/run/cell_process.h"  // IWYU pragma: keep (its Packed)
 #include "harness/job/interrupt.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
