@@ -8,7 +8,8 @@ namespace allocmark {
 
 // Tracing sees no mask that can be left out: a graph of the whole model makes one for all pairs.
 Var Transformer::compiled_embed(const Tensor& tokens) {
-  words_ = compiled_embedding(tape_, tokens, setup_.token_count(), word_table_);
+  words_ =
+      compiled_embedding(tape_, tokens, setup_.token_count(), word_table_, adds_head_to_table());
   const std::uint64_t width = setup_.autocast ? setup_.narrow_bytes : setup_.wide_bytes;
   mask_ = tape_.make(setup_.token_count() * setup_.key_count(), width);
   return words_;

@@ -35,18 +35,24 @@ void compiled_swiglu_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[1].tensor = node.saved[1];
 }
 
-// sizes: elements and bytes of the table.
+// sizes: elements and bytes of the table; whether it is the head, too.
 void compiled_embedding_backward(Tape& tape, Node& node, Backprop& b) {
   Tensor exact = tape.gradient(node.sizes[0] * 4);
   b.out[0].tensor = node.sizes[1] == node.sizes[0] * 4 ? exact : tape.gradient(node.sizes[1]);
+  exact.reset();
+  if (node.sizes[2] > 0) b.out[0].tensor = tape.gradient(node.sizes[1]);
 }
 
-// sizes: bytes of the logits, of the weight, of the input.
+// sizes: bytes of the logits, of the weight, of the input; whether the weight is the table's.
 void compiled_loss_backward(Tape& tape, Node& node, Backprop& b) {
   tape.keep_until_end(tape.gradient(node.sizes[0]));
   Tensor of_logits = tape.gradient(node.sizes[0]);
   for (std::size_t slot = kLogits; slot < node.saved.size(); ++slot) node.saved[slot].reset();
-  if (node.edges[1] != kNoEdge) b.out[1].tensor = tape.gradient(node.sizes[1]);
+  if (node.sizes[3] > 0) {
+    tape.keep_until_end(of_logits);
+  } else if (node.edges[1] != kNoEdge) {
+    b.out[1].tensor = tape.gradient(node.sizes[1]);
+  }
   b.out[0].tensor = tape.gradient(node.sizes[2]);
   tape.use_cublas(false);
 }
@@ -95,11 +101,11 @@ Var compiled_swiglu(Tape& tape, Var gate, Var up) {
 }
 
 Var compiled_embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count,
-                       std::size_t weight) {
+                       std::size_t weight, bool is_head) {
   const Var table = tape.parameter(weight);
   const std::uint64_t columns = table.count / tape.parameters()[weight].rows;
-  Node* node =
-      tape.record(compiled_embedding_backward, {&table}, {table.count, table.size_bytes()});
+  Node* node = tape.record(compiled_embedding_backward, {&table},
+                           {table.count, table.size_bytes(), is_head ? 1u : 0u});
   tape.save(node, 0, indexes);
   return tape.result(node, index_count * columns, table.width);
 }
@@ -107,8 +113,10 @@ Var compiled_embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_co
 Var compiled_loss(Tape& tape, Var input, std::size_t head, const CompiledLossSizes& sizes) {
   const Var weight = tape.cast_parameter(head);
   const std::uint64_t logit_count = sizes.rows * sizes.words;
-  Node* node = tape.record(compiled_loss_backward, {&input, &weight},
-                           {logit_count * input.width, weight.size_bytes(), input.size_bytes()});
+  const Var summed = sizes.is_table ? Var{} : weight;
+  Node* node = tape.record(compiled_loss_backward, {&input, &summed},
+                           {logit_count * input.width, weight.size_bytes(), input.size_bytes(),
+                            sizes.is_table ? 1u : 0u});
   const Var logits = tape.make(logit_count, input.width);
   tape.use_cublas(false);
   const Var labels = tape.make(sizes.label_count, 8);

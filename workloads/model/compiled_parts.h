@@ -29,17 +29,19 @@ struct CompiledHeads {
 // silu(gate) * up. Saves both; the gradient of `up` overwrites it.
 [[nodiscard]] Var compiled_swiglu(Tape& tape, Var gate, Var up);
 
-// A gradient of the table in four bytes, then in its own type.
+// A gradient of the table in four bytes, then in its own type. Where it is the head's as well, the
+// head's is added last, into a tensor of its own.
 [[nodiscard]] Var compiled_embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count,
-                                     std::size_t weight);
+                                     std::size_t weight, bool is_head);
 
 struct CompiledLossSizes {
   std::uint64_t rows = 0;         // tokens
   std::uint64_t label_count = 0;  // padded at the end of each sequence
   std::uint64_t words = 0;
+  bool is_table = false;  // the head's weight is the table of words
 };
 // Head and loss. The logits are an output that has no gradient: zeros stand for it, until the
-// backward's end.
+// backward's end. So long the logits' gradient stays where the head's is added to the table's.
 [[nodiscard]] Var compiled_loss(Tape& tape, Var input, std::size_t head,
                                 const CompiledLossSizes& sizes);
 

@@ -335,9 +335,11 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
     return cross_entropy(tape_, scores, tokens);
   }
   if (setup_.compiled == Compiled::Whole) {
-    return compiled_loss(
-        tape_, std::move(hidden), head_,
-        {.rows = rows, .label_count = rows + setup_.batch, .words = setup_.model.vocabulary});
+    return compiled_loss(tape_, std::move(hidden), head_,
+                         {.rows = rows,
+                          .label_count = rows + setup_.batch,
+                          .words = setup_.model.vocabulary,
+                          .is_table = adds_head_to_table()});
   }
   if (loss_chunks_ > 1) return chunked_loss(std::move(hidden));
   if (setup_.liger == LigerParts::All) return fused_loss(std::move(hidden));

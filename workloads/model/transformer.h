@@ -263,6 +263,7 @@ class Transformer {
   [[nodiscard]] Var compiled_llama_layer(const LayerWeights& own, Var hidden);
   [[nodiscard]] Var compiled_attention(const LayerWeights& own, Var input);
   [[nodiscard]] Var compiled_embed(const Tensor& tokens);
+  [[nodiscard]] bool adds_head_to_table() const { return head_ == word_table_ && !setup_.autocast; }
   void make_vit_parameters();
   [[nodiscard]] Var vit_patches(const Tensor& pixels);
   [[nodiscard]] Var vit_embed(const Tensor& pixels);
