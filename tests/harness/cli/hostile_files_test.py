@@ -164,10 +164,9 @@ def make_files(work, program):
     (work / "good.csv").write_text("op,id,size,stream\nalloc,1,512,0\nfree,1,0,0\n")
     (work / "secret").write_text("root:secret-of-this-machine:1::::::\n")
     (work / "secret.json").write_text('{"model_type": "secret-of-this-machine"}')
-    os.mkfifo(work / "pipe")
-    os.mkfifo(work / "pipe.json")
     (work / "pipes").mkdir()
-    os.mkfifo(work / "pipes" / "results.jsonl")
+    for name in ("pipe", "pipe.json", "pipes/results.jsonl"):
+        os.mkfifo(work / name)
     with open(work / "holes.csv", "wb") as file:
         file.truncate(1 << 42)
     for name in ("holes.tar", "holes.json"):
