@@ -8,6 +8,7 @@
 #include "base/assert.h"
 
 namespace allocmark::caching {
+
 void Heap::adopt(const std::vector<SegmentInfo>& segments) {
   // One expandable segment for each pool and stream; the snapshot shows its mapped ranges.
   std::map<std::tuple<std::uint64_t, Stream, PoolKind>, std::vector<SegmentInfo>> expandable;

@@ -1,10 +1,11 @@
 // See command_text.h.
 #include "harness/shell/command_text.h"
 
-#include <CLI/App.hpp>
 #include <algorithm>
 #include <map>
 #include <string_view>
+
+#include <CLI/App.hpp>
 
 namespace allocmark {
 namespace {

@@ -2,12 +2,12 @@
 #include "harness/shell/output_path.h"
 
 #include <unistd.h>
-#include <CLI/App.hpp>
 
 #include <filesystem>
 #include <system_error>
 
 #include <fmt/format.h>
+#include <CLI/App.hpp>
 #include "base/error.h"
 
 namespace allocmark {

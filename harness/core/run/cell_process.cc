@@ -105,8 +105,7 @@ CellSpec Packed<CellSpec>::unpack(const job::Json& json) {
 
 ChildCommand cell_command(const CellSpec& spec, const std::string& program_path,
                           JobEnvironment environment) {
-  // What driver calls do to the host's caches costs half of a simulated cell's time.
-  if (!spec.times_host) environment.emplace_back("SIMCUDA_HOST_CACHES", "warm");
+  if (!spec.times_host) environment.push_back(kWarmHostCaches);
   return command_of(kCell, spec,
                     {.program_path = program_path,
                      .device = spec.key.device,

@@ -58,9 +58,7 @@ RunGroupSpec group_of(const InterleavedPlan& plan, const InterleaveOptions& opti
       .pass_count_min = plan.pass_count,
       .pass_count_max = untimed ? plan.pass_count : std::max(plan.pass_count, plan.pass_count_max),
       .quiet_cpu = options.job_count == 1 && !untimed};
-  // What driver calls cost the caches is four fifths of an untimed cell's time.
-  const JobEnvironment environment =
-      untimed ? JobEnvironment{{"SIMCUDA_HOST_CACHES", "warm"}} : JobEnvironment{};
+  const JobEnvironment environment = untimed ? JobEnvironment{kWarmHostCaches} : JobEnvironment{};
   for (const Turn& turn : turns) {
     group.steps.push_back({.spec = spec_of(plan, options, turn, round),
                            .program_path = plan.sides.at(turn.side).program_path,

@@ -80,11 +80,10 @@ SearchResult run_part(const SearchSpec& spec, const SearchPlace& place,
   };
   // Modelled time is read here, never the host's. Settings are compared by sums of few calls, in
   // which draws would differ more than settings do.
-  const JobPlace process{
-      .program_path = place.program_path,
-      .device = place.device,
-      .environment = {{"SIMCUDA_HOST_CACHES", "warm"}, {"SIMCUDA_COSTS", "mean"}},
-      .handed_fd = place.handed_fd};
+  const JobPlace process{.program_path = place.program_path,
+                         .device = place.device,
+                         .environment = {kWarmHostCaches, {"SIMCUDA_COSTS", "mean"}},
+                         .handed_fd = place.handed_fd};
   return ask_job_until(kSearch, spec, process, place.interrupt, keep).value_or(so_far);
 }
 

@@ -226,8 +226,7 @@ JobEstimate estimate_job(const EstimateSpec& spec) {
 
 JobEstimate estimate_in_child(const EstimateSpec& spec, const std::string& device) {
   return ask_job(kEstimate, spec,
-                 {.device = device,
-                  .environment = {{"SIMCUDA_HOST_CACHES", "warm"}, {"SIMCUDA_COSTS", "mean"}}});
+                 {.device = device, .environment = {kWarmHostCaches, {"SIMCUDA_COSTS", "mean"}}});
 }
 
 extern const JobEntry kEstimateJob;

@@ -95,7 +95,7 @@ JobPlace place_of(const TestSpec& spec, const ChildPlan& plan) {
   JobPlace place{.program_path = plan.program_path, .device = spec.device};
   // On a simulated GPU only modelled time is judged.
   if (is_simulated(spec.device)) {
-    place.environment.emplace_back("SIMCUDA_HOST_CACHES", "warm");
+    place.environment.push_back(kWarmHostCaches);
     place.environment.emplace_back("SIMCUDA_TIME_S", fmt::format("{:.0f}", plan.virtual_s));
   }
   if (plan.simulated_gpu_count > 0) {
