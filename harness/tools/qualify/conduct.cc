@@ -203,7 +203,7 @@ class Conductor {
     if (cut) {
       // It had less time than it may take, so nobody knows whether it would have ended.
       result.verdict = Verdict::Warn;
-      result.reason = fmt::format("did not end within {}", budget_reason());
+      result.reason = fmt::format("{}{}", kCutShort, budget_reason());
     }
     if (unsafe && result.verdict == Verdict::Fail) {
       unsafe_reasons_[gpu.facts.index] = result.reason;

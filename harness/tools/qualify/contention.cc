@@ -186,7 +186,7 @@ TestAnswer run_gpus(const TestContext& context) {
   TestAnswer answer;
   const std::vector<int>& gpus = context.spec.gpus;
   if (gpus.size() < 2) {
-    answer.skip = "there is one GPU only";
+    answer.skip = kOneGpuOnly;
     return answer;
   }
   std::vector<int> working;

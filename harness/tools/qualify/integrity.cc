@@ -190,8 +190,7 @@ TestAnswer run_integrity(const TestContext& context) {
     answer.figures.push_back(speed_figure("reading", found.looked_bytes, found.read_s));
   } else {
     answer.skip = fmt::format(
-        "a simulated GPU has no memory cells: {} words in {} were written and read back, one in "
-        "every 32 MiB",
+        "{}{} words in {} were written and read back, one in every 32 MiB", kNoMemoryCells,
         found.looked_bytes / sizeof(std::uint64_t) / kFlips.size(), format_bytes(covered_bytes));
   }
   return answer;

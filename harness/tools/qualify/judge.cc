@@ -116,6 +116,13 @@ constexpr std::string_view kWaitFor[] = {
 
 }  // namespace
 
+bool leaves_open(const TestResult& test) {
+  if (test.verdict != Verdict::Skip) return false;
+  return std::ranges::none_of(
+      std::array{kOneGpuOnly, kNoSibling, kNoBaseline, kNoMemoryCells},
+      [&](std::string_view beginning) { return test.reason.starts_with(beginning); });
+}
+
 bool passes_by_itself(const TestResult& test, Verdict fails_from) {
   if (test.test != kPreconditionsTest) return false;
   return std::ranges::all_of(test.figures, [&](const Figure& figure) {
@@ -183,7 +190,7 @@ std::vector<TestResult> judge_siblings(const std::vector<GpuReport>& gpus,
                            {.name = "total memory", .threshold = "siblings.memory_share"})}) {
       if (figure) answer.figures.push_back(*figure);
     }
-    if (answer.figures.empty()) answer.skip = "no other GPU of this model was measured";
+    if (answer.figures.empty()) answer.skip = kNoSibling;
     results.push_back(
         judge({.test = "siblings", .gpu = gpus[i].facts.label}, std::move(answer), thresholds));
   }
@@ -278,17 +285,71 @@ std::string missing_test(const GpuReport& gpu) {
   return "";
 }
 
+// Thresholds of figures that a test does not always have: those of long levels or of real GPUs, and
+// a sibling's where its latency is not known.
+constexpr std::string_view kNotAlways[] = {"latency.drift", "integrity.covered_share",
+                                           "siblings.latency_ratio"};
+// A call is held against one of the two.
+constexpr std::array<std::array<std::string_view, 2>, 2> kEither = {{
+    {"latency.p50_ratio", "latency.p50_beyond_spread"},
+    {"latency.p90_ratio", "latency.p90_beyond_spread"},
+}};
+
+bool has_figure(const TestResult& test, std::string_view threshold) {
+  const auto is_there = [&](std::string_view key) {
+    return std::ranges::find(test.figures, key, &Figure::threshold) != test.figures.end();
+  };
+  for (const auto& pair : kEither) {
+    if (std::ranges::find(pair, threshold) != pair.end())
+      return std::ranges::any_of(pair, is_there);
+  }
+  return is_there(threshold);
+}
+
+// A threshold of a test that passed, by which none of its figures is judged. A test has those whose
+// keys begin with its name.
+std::string missing_figure(const TestResult& test, const Thresholds& shipped) {
+  const bool has_passed = test.verdict == Verdict::Pass ||
+                          (test.verdict == Verdict::Warn && !test.reason.starts_with(kCutShort));
+  if (!has_passed) return "";
+  for (const auto& [key, limit] : shipped) {
+    const bool is_wanted = key.starts_with(test.test + ".") &&
+                           std::ranges::find(kNotAlways, key) == std::end(kNotAlways);
+    if (is_wanted && !has_figure(test, key)) {
+      return fmt::format("{} is called {}, and no figure of it is held against {}", test_id(test),
+                         to_string(test.verdict), key);
+    }
+  }
+  return "";
+}
+
+// A test that was skipped for want of another GPU, where there is one.
+std::string wrong_skip(const TestResult& test, const Report& report, const GpuReport* gpu) {
+  if (test.verdict != Verdict::Skip) return "";
+  const auto count =
+      gpu == nullptr ? std::ranges::distance(report.gpus)
+                     : std::ranges::count_if(report.gpus, [&](const GpuReport& other) {
+                         return other.facts.name == gpu->facts.name && other.facts.memory_bytes > 0;
+                       });
+  if (count < 2 || (test.reason != kOneGpuOnly && test.reason != kNoSibling)) return "";
+  return fmt::format("{} is skipped because {}, and there are {}", test_id(test), test.reason,
+                     count);
+}
+
 // What a report of this version cannot lack.
 std::string missing_part(const Report& report) {
   for (const GpuReport& gpu : report.gpus) {
     std::string found = missing_test(gpu);
     if (!found.empty()) return found;
   }
-  if (report.thresholds_path != kShippedThresholds) return "";
   const Thresholds shipped = default_thresholds();
+  const bool has_own_limits = report.thresholds_path != kShippedThresholds;
   for (const PlacedTest& placed : all_tests(report)) {
-    std::string found = other_limit(*placed.test, shipped);
-    if (!found.empty()) return found;
+    for (std::string found :
+         {missing_figure(*placed.test, shipped), wrong_skip(*placed.test, report, placed.gpu),
+          has_own_limits ? std::string() : other_limit(*placed.test, shipped)}) {
+      if (!found.empty()) return found;
+    }
   }
   return "";
 }

@@ -41,14 +41,19 @@ struct PlacedTest {
 // an old driver.
 [[nodiscard]] bool passes_by_itself(const TestResult& test, Verdict fails_from = Verdict::Fail);
 
+// Whether a test was skipped though other machines like this one do not skip it: it was not tried,
+// or nothing could be measured.
+[[nodiscard]] bool leaves_open(const TestResult& test);
+
 // Fills in the verdicts of the GPUs and of the report, and its exit code: 0 for PASS and WARN; 1
 // for a FAIL, whatever else there is; 4 where nothing failed but preconditions that another try may
 // meet, or nothing could be measured. `fails_from`: the verdict that counts as a failure.
 void conclude(Report& report, Verdict fails_from = Verdict::Fail);
 
 // What a report says that its own figures and limits do not give: a verdict that is better, or
-// another conclusion. Of one that this version wrote also a test that is missing, and a limit that
-// does not ship. Empty where there is nothing.
+// another conclusion. Of one that this version wrote also a test or a figure that is missing, a
+// skipped test for which there are GPUs, and a limit that does not ship. Empty where there is
+// nothing.
 [[nodiscard]] std::string contradiction_of(const Report& report, std::string_view version = {});
 
 }  // namespace allocmark::qualify

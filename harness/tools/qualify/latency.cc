@@ -212,8 +212,8 @@ TestAnswer run_latency(const TestContext& context) {
   TestAnswer answer;
   const References references{.profile = baseline_for(context), .spread = spread_for(context)};
   if (!references.profile && !references.spread) {
-    answer.skip = "measured, not judged: there is no baseline for " + gpu_name(context.spec.gpu) +
-                  "; --baseline FILE names one";
+    answer.skip =
+        fmt::format("{}{}; --baseline FILE names one", kNoBaseline, gpu_name(context.spec.gpu));
   }
   const SimcuApi simcu = SimcuApi::find();
   TickClock clock;

@@ -101,6 +101,14 @@ struct Report {
   ExitCode exit_code = ExitCode::NotReady;
 };
 
+// What a skipped test's reason begins with where every machine like this one skips it.
+inline constexpr std::string_view kOneGpuOnly = "there is one GPU only";
+inline constexpr std::string_view kNoSibling = "no other GPU of this model was measured";
+inline constexpr std::string_view kNoBaseline = "measured, not judged: there is no baseline for ";
+inline constexpr std::string_view kNoMemoryCells = "a simulated GPU has no memory cells: ";
+// What a warned test's reason begins with where its time was cut, so that it may have no figures.
+inline constexpr std::string_view kCutShort = "did not end within ";
+
 // The tests whose failure says that the machine was not in a state to be judged.
 inline constexpr std::string_view kPreconditionsTest = "preconditions";
 

@@ -210,19 +210,23 @@ void add_silent(const std::vector<std::string>& expected, std::vector<NodeRow>& 
   }
 }
 
+// "gpu/latency cuda:0 0000:61:00.0 serial 4711".
+std::string test_text(const qualify::PlacedTest& placed) {
+  std::string text = test_id(*placed.test);
+  if (placed.gpu == nullptr) return text;
+  const qualify::GpuFacts& facts = placed.gpu->facts;
+  text += " " + facts.label;
+  if (!facts.pci_bus_id.empty()) text += " " + facts.pci_bus_id;
+  if (!facts.serial.empty()) text += " serial " + facts.serial;
+  return text;
+}
+
 std::string worst_reason(const qualify::Report& report) {
   const std::vector<qualify::PlacedTest> tests = qualify::all_tests(report);
   const auto worst = std::ranges::max_element(
       tests, {}, [](const qualify::PlacedTest& placed) { return placed.test->verdict; });
   if (worst == tests.end() || worst->test->verdict < qualify::Verdict::Warn) return "";
-  std::string where;
-  if (worst->gpu != nullptr) {
-    const qualify::GpuFacts& facts = worst->gpu->facts;
-    where = " " + facts.label;
-    if (!facts.pci_bus_id.empty()) where += " " + facts.pci_bus_id;
-    if (!facts.serial.empty()) where += " serial " + facts.serial;
-  }
-  return fmt::format("{}{}: {}", test_id(*worst->test), where, worst->test->reason);
+  return test_text(*worst) + ": " + worst->test->reason;
 }
 
 void decide_judged(NodeRow& row) {
@@ -231,6 +235,11 @@ void decide_judged(NodeRow& row) {
   row.reason = worst_reason(report);
   if (report.exit_code == ExitCode::Regression) row.action = Action::Drain;
   if (report.exit_code == ExitCode::NotReady) row.action = Action::Retry;
+  for (const qualify::PlacedTest& placed : qualify::all_tests(report)) {
+    if (!qualify::leaves_open(*placed.test)) continue;
+    row.verdict = std::max(row.verdict, qualify::Verdict::Warn);
+    if (row.reason.empty()) row.reason = test_text(placed) + ": " + placed.test->reason;
+  }
   for (const Outlier& outlier : row.outliers) {
     const bool worse = outlier.verdict > row.verdict || row.reason.empty();
     row.verdict = std::max(row.verdict, outlier.verdict);

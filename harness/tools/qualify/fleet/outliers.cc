@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include "base/json_text.h"
 #include "base/median.h"
+#include "harness/tools/qualify/judge.h"
 
 namespace allocmark::fleet {
 namespace {
@@ -143,13 +144,52 @@ class Comparison {
   std::map<const GpuReport*, Sum> sums_;
 };
 
+struct Member {
+  NodeRow* row;
+  const GpuReport* gpu;
+};
+
+// A figure that most GPUs of a kind have in a test must be there in all, but where the test failed
+// or was not carried through.
+void find_left_out(const std::vector<Member>& all) {
+  std::map<std::string, std::size_t> whole;  // GPUs by test
+  std::map<std::pair<std::string, std::string>, std::size_t> having;
+  const auto is_whole = [](const qualify::TestResult& test) {
+    return test.verdict != Verdict::Fail && !qualify::leaves_open(test) &&
+           !test.reason.starts_with(qualify::kCutShort);
+  };
+  const auto names_of = [](const qualify::TestResult& test) {
+    std::set<std::string> names;
+    for (const Figure& figure : test.figures) names.insert(figure.name);
+    return names;
+  };
+  for (const Member& member : all) {
+    for (const qualify::TestResult& test : member.gpu->tests) {
+      if (!is_whole(test)) continue;
+      ++whole[test.test];
+      for (const std::string& name : names_of(test)) ++having[{test.test, name}];
+    }
+  }
+  for (const Member& member : all) {
+    for (const qualify::TestResult& test : member.gpu->tests) {
+      if (!is_whole(test)) continue;
+      const std::set<std::string> names = names_of(test);
+      for (auto found = having.lower_bound({test.test, ""});
+           found != having.end() && found->first.first == test.test; ++found) {
+        const auto& [key, count] = *found;
+        if (2 * count <= whole[test.test] || names.contains(key.second)) continue;
+        member.row->status = NodeStatus::Damaged;
+        member.row->problem =
+            fmt::format("{} of {} has no '{}', which {} of {} GPUs of its kind have", test.test,
+                        member.gpu->facts.label, key.second, count, whole[test.test]);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<Kind> find_outliers(std::vector<NodeRow>& rows, const OutlierLimits& limits) {
-  struct Member {
-    NodeRow* row;
-    const GpuReport* gpu;
-  };
   std::map<KindKey, std::vector<Member>> members;
   for (NodeRow& row : rows) {
     if (row.status != NodeStatus::Judged || !row.report) continue;
@@ -166,7 +206,10 @@ std::vector<Kind> find_outliers(std::vector<NodeRow>& rows, const OutlierLimits&
       comparison.add(*member.row, *member.gpu);
     }
     const bool enough = all.size() >= limits.gpu_count_min;
-    if (enough) comparison.finish();
+    if (enough) {
+      comparison.finish();
+      find_left_out(all);
+    }
     kinds.push_back({.key = key,
                      .gpu_count = all.size(),
                      .node_count = nodes.size(),

@@ -39,7 +39,8 @@ struct Kind {
   bool is_compared = false;
 };
 
-// Fills in the outliers of judged rows. The kinds are sorted by name.
+// Fills in the outliers of judged rows. A row is damaged where a GPU of it lacks a figure that most
+// of its kind have. The kinds are sorted by name.
 [[nodiscard]] std::vector<Kind> find_outliers(std::vector<NodeRow>& rows,
                                               const OutlierLimits& limits = {});
 

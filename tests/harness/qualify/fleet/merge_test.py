@@ -85,42 +85,78 @@ def shards(check, work):
     check.holds("nothing is left of what was refused", not (work / "refused").exists())
 
 
-def forged_nodes(check, work):
-    """A GPU that leaks, called fit by somebody who leaves out or widens what says otherwise."""
-    def fit(report):
-        report.update(verdict="PASS", exit_code=0)
-        report["gpus"][0]["verdict"] = "PASS"
-        for test in report["gpus"][0]["tests"]:
-            if test["verdict"] == "FAIL":
-                test.update(verdict="PASS", reason="")
-            for figure in test["figures"]:
-                figure["verdict"] = "PASS" if figure["verdict"] == "FAIL" else figure["verdict"]
+def gpu_tests(report):
+    return report["gpus"][0]["tests"]
 
-    def without_test(report):
+
+def fit(report):
+    """Called so by somebody."""
+    report.update(verdict="PASS", exit_code=0)
+    report["gpus"][0]["verdict"] = "PASS"
+    for test in gpu_tests(report):
+        if test["verdict"] == "FAIL":
+            test.update(verdict="PASS", reason="")
+        for figure in test["figures"]:
+            figure["verdict"] = "PASS" if figure["verdict"] == "FAIL" else figure["verdict"]
+
+
+def without_test(report):
+    fit(report)
+    report["gpus"][0]["tests"] = [test for test in gpu_tests(report) if test["test"] != "leaks"]
+
+
+def with_limits(**changes):
+    def change(report):
+        for figure in [figure for test in gpu_tests(report) for figure in test["figures"] if figure["verdict"] == "FAIL"]:
+            figure.update(changes)
         fit(report)
-        report["gpus"][0]["tests"] = [test for test in report["gpus"][0]["tests"] if test["test"] != "leaks"]
+    return change
 
-    def with_limits(**changes):
-        def change(report):
-            for test in report["gpus"][0]["tests"]:
-                for figure in test["figures"]:
-                    if figure["verdict"] == "FAIL":
-                        figure.update(changes)
-            fit(report)
-        return change
 
-    changes = {"called fit": (fit, "limits give FAIL"), "a test left out": (without_test, "leaks is there 0 times"),
-               "other limits": (with_limits(warn=None, fail=1e15), "not the one that ships"),
-               "no limits": (with_limits(warn=None, fail=None), "not the one that ships"),
-               "limits the other way": (with_limits(direction="min"), "not the one that ships"),
-               "not measured": (with_limits(value=None), "was not measured"),
-               "no GPUs": (lambda report: (fit(report), report.update(gpus=[])), "no GPU is in it")}
-    for name, (change, wanted) in changes.items():
-        report = json.loads((work / "nodes/n3/qualify.json").read_text())
+def without_figures(is_left_out):
+    def change(report):
+        for test in gpu_tests(report):
+            test["figures"] = [figure for figure in test["figures"] if not is_left_out(figure)]
+        fit(report)
+    return change
+
+
+def skipped(report):
+    for test in gpu_tests(report):
+        if test["verdict"] == "FAIL":
+            test.update(verdict="SKIP", reason="nothing was measured", figures=[])
+    fit(report)
+
+
+# Of a GPU that leaks, by leaving out or widening what says otherwise.
+FORGED = {"called fit": (fit, "limits give FAIL"), "a test left out": (without_test, "leaks is there 0 times"),
+          "other limits": (with_limits(warn=None, fail=1e15), "not the one that ships"),
+          "no limits": (with_limits(warn=None, fail=None), "not the one that ships"),
+          "limits the other way": (with_limits(direction="min"), "not the one that ships"),
+          "not measured": (with_limits(value=None), "was not measured"),
+          "figures left out": (without_figures(lambda figure: figure["threshold"] == "leaks.growth_bytes"), "held against leaks.growth_bytes"),
+          "no GPUs": (lambda report: (fit(report), report.update(gpus=[])), "no GPU is in it")}
+# Found beside others of its kind: the exit code is that of another node that fails.
+FORGED_AMONG_OTHERS = {
+    "only what failed is left out": (without_figures(lambda figure: figure["verdict"] in ("FAIL", "WARN")), " of sim:h200/0 has no '"),
+    "a failed test is called skipped": (skipped, "watch  WARN  judged      n3: gpu/recovery sim:h200/0")}
+
+
+def forged_nodes(check, work):
+    path = work / "nodes/n3/qualify.json"
+    honest = path.read_text()
+    for name, (change, wanted) in FORGED.items():
+        report = json.loads(honest)
         change(report)
         (work / "forged").mkdir(exist_ok=True)
         (work / "forged/qualify.json").write_text(json.dumps(report))
         check(f"forged: {name}", 3, ["damaged", wanted], "merge", work / "forged")
+    for name, (change, wanted) in FORGED_AMONG_OTHERS.items():
+        report = json.loads(honest)
+        change(report)
+        path.write_text(json.dumps(report))
+        check(f"forged among others: {name}", 1, [wanted], "merge", work / "nodes")
+    path.write_text(honest)
 
 
 def nodes(check, work):
