@@ -190,21 +190,26 @@ def edit_side(folder, side, change):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def halve_steps(cell):
+def change_steps(cell, factor):
     for one in [cell, *cell["passes"]]:
         for field in ("allocator_ns_per_step", "allocator_undisturbed_ns_per_step"):
-            one[field] /= 2
+            one[field] *= factor
+
+
+def change_steps_of_rounds(folder, factor):
+    edit_rounds(folder, lambda rounds: [change_steps(line["cell"], factor) for line in rounds if line["side"] == 1] and None)
 
 
 @case(TURNS, "time per step of side B halved in every round and pass")
 def turns_step_of_rounds(folder):
-    edit_rounds(folder, lambda rounds: [halve_steps(line["cell"]) for line in rounds if line["side"] == 1] and None)
+    change_steps_of_rounds(folder, 0.5)
 
 
-@case(TURNS, "time per step of side B halved in every round and pass, and in its results", TIMES)
+# Halved, it may be less than the driver alone takes: whether it is depends on the host.
+@case(TURNS, "time per step of side B a twentieth less in every round and pass, and in its results", TIMES)
 def turns_step(folder):
-    turns_step_of_rounds(folder)
-    edit_side(folder, "B", lambda lines: [halve_steps(cell) for cell in lines[1:]])
+    change_steps_of_rounds(folder, 0.95)
+    edit_side(folder, "B", lambda lines: [change_steps(cell, 0.95) for cell in lines[1:]])
 
 
 @case(TURNS, "the sides' names exchanged in the rounds")
