@@ -8,10 +8,8 @@
 #include <tuple>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/json_text.h"
 #include "harness/core/bundled/made_again.h"
 #include "harness/shell/pages/report_files.h"
 #include "harness/tools/bundle/bundle_rules.h"
@@ -20,17 +18,6 @@
 
 namespace allocmark {
 namespace {
-
-using Json = nlohmann::json;
-
-// "allocmark 1.2.3 (git abc)"; empty where bundle.json does not say.
-std::string made_by(const BundleView& view) {
-  const auto manifest = view.bundle.files.find(kBundleManifest);
-  if (manifest == view.bundle.files.end()) return "";
-  const Json json = parse_json(manifest->second.whole());
-  const Json said = json.is_object() ? json.value("made_by", Json()) : Json();
-  return said.is_string() ? said.get<std::string>() : "";
-}
 
 // Longer traces take minutes to make.
 constexpr std::uint64_t kRegeneratedEventsMax = 50'000'000;
@@ -92,10 +79,9 @@ void say_who_decides(const BundleView& view, CheckedRule& rule) {
 
 void differs(const BundleView& view, const std::string& what, CheckedRule& rule) {
   const std::string ours = "allocmark " + view.options.version;
-  const std::string theirs = made_by(view);
-  if (theirs == ours) return broken(rule, what);
+  if (view.made_by == ours) return broken(rule, what);
   not_checked(rule, "{}: this is {}, and '{}' made it: check it with that version", what, ours,
-              theirs);
+              view.made_by);
 }
 
 bool same_program(const Environment& a, const Environment& b) {
@@ -151,12 +137,12 @@ void traces_regenerated(const BundleView& view, CheckedRule& rule) {
 void texts_unchanged(const BundleView& view, CheckedRule& rule) {
   if (!needs_run(view, rule)) return;
   must_equal(view, "README.md", bundle_readme(), rule);
-  const std::string maker = made_by(view);
   const std::string prefix = "allocmark ";
-  must_equal(view, kBundleManifest,
-             bundle_manifest(maker.starts_with(prefix) ? maker.substr(prefix.size()) : "",
-                             view.run.file->cells),
-             rule);
+  must_equal(
+      view, kBundleManifest,
+      bundle_manifest(view.made_by.starts_with(prefix) ? view.made_by.substr(prefix.size()) : "",
+                      view.run.file->cells),
+      rule);
 }
 
 void tables_recomputed(const BundleView& view, CheckedRule& rule) {

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include "base/json_text.h"
 #include "base/sha256.h"
 #include "results/columns/columns.h"
 #include "results/derived.h"
@@ -177,6 +179,15 @@ StoredRun stored_run(const BundleFiles& files, const std::string& prefix) {
   return run;
 }
 
+std::string made_by(const BundleFiles& files) {
+  const auto manifest = files.find(kBundleManifest);
+  if (manifest == files.end()) return "";
+  const nlohmann::json json = parse_json(manifest->second.whole());
+  const auto said = json.is_object() ? json.find("made_by") : json.end();
+  return json.is_object() && said != json.end() && said->is_string() ? said->get<std::string>()
+                                                                     : "";
+}
+
 }  // namespace
 
 BundleView view_bundle(TarContents contents, const CheckOptions& options) {
@@ -184,6 +195,7 @@ BundleView view_bundle(TarContents contents, const CheckOptions& options) {
   view.run = stored_run(view.bundle.files, "");
   view.base = stored_run(view.bundle.files, "base.");
   view.base.label = "baseline: ";
+  view.made_by = made_by(view.bundle.files);
   try {
     const bool has_turns =
         view.bundle.files.contains(kBundleRounds) && view.bundle.files.contains(kBundleTurnsPlan);

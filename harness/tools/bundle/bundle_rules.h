@@ -41,6 +41,7 @@ struct BundleView {
   std::optional<InterleavedRun> turns = {};  // of an A/B run
   std::string turns_problem = {};            // why there are none though there should be
   CheckOptions options = {};
+  std::string made_by = {};  // "allocmark 1.2.3 (git abc)"; empty where bundle.json does not say
 };
 
 [[nodiscard]] BundleView view_bundle(TarContents contents, const CheckOptions& options);
