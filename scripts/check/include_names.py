@@ -9,10 +9,12 @@ array: array to_array
 atomic: atomic atomic_ref memory_order_acquire memory_order_relaxed memory_order_release memory_order_seq_cst
 barrier: barrier
 bit: bit_cast bit_ceil bit_floor bit_width countl_one countl_zero countr_zero has_single_bit popcount rotl rotr
+cfenv: fegetround fesetround
 cctype: isalnum isalpha isdigit islower isspace isupper tolower toupper
 charconv: from_chars to_chars
 charconv system_error: errc
 chrono: chrono
+clocale: setlocale
 cmath: cbrt ceil erfc exp exp2 expm1 floor fmod isfinite isinf isnan ldexp llround log log10 log1p log2 lround nextafter pow round sqrt
 cmath cstdlib: abs
 compare: strong_ordering

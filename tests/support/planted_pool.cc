@@ -160,9 +160,24 @@ void end_waiting(bool is_unfinished) {
   }
 }
 
+// Of the fault: what this thread freed and no other one gets.
+thread_local std::vector<Block*> of_thread;
+constexpr std::uint64_t kOfThreadBytesMax = 4 * kMiB;
+
+Block* take_of_thread(std::uint64_t size_bytes, int device, StreamId stream) {
+  const auto at = std::find_if(of_thread.begin(), of_thread.end(), [&](const Block* block) {
+    return block->size_bytes == size_bytes && block->device == device && block->stream == stream;
+  });
+  if (at == of_thread.end()) return nullptr;
+  Block* const block = *at;
+  of_thread.erase(at);
+  return block;
+}
+
 // Whole segments that are free go back to the driver.
 void release_segments(int device) {
   end_waiting(false);
+  for (Block* const block : std::exchange(of_thread, {})) make_free(block);
   for (auto at = free_blocks.begin(); at != free_blocks.end();) {
     Block& block = blocks.at(std::get<char*>(*at));
     if (block.device != device || !block.begins_segment || !block.ends_segment) {
@@ -204,25 +219,35 @@ Block* take_of_another(std::uint64_t size_bytes, int device, StreamId stream) {
   return nullptr;
 }
 
+Block* add_segment(void* pointer, std::uint64_t size_bytes, int device, StreamId stream,
+                   bool is_large) {
+  auto* const begin = static_cast<char*>(pointer);
+  return &(blocks[begin] = {.begin = begin,
+                            .size_bytes = size_bytes,
+                            .device = device,
+                            .stream = stream,
+                            .is_large = is_large,
+                            .ends_segment = true,
+                            .begins_segment = true});
+}
+
 Block* new_segment(std::uint64_t size_bytes, int device, StreamId stream) {
   const std::uint64_t segment_bytes =
       (size_bytes + kSegmentBytes - 1) / kSegmentBytes * kSegmentBytes;
   const OnDevice there(device);
   void* pointer = nullptr;
-  const bool served = cudaMalloc(&pointer, segment_bytes) == cudaSuccess;
-  if (!served) (void)cudaGetLastError();
-  if (!served) return nullptr;
-  auto* const begin = static_cast<char*>(pointer);
-  return &(blocks[begin] = {.begin = begin,
-                            .size_bytes = segment_bytes,
-                            .device = device,
-                            .stream = stream,
-                            .is_large = size_bytes > kLargeBytes,
-                            .ends_segment = true,
-                            .begins_segment = true});
+  static int spills_left = has(Fault::Spills) ? 2 : 0;
+  if (cudaMalloc(&pointer, segment_bytes) != cudaSuccess) {
+    (void)cudaGetLastError();
+    if (segment_bytes <= 4096 * kMiB && spills_left-- > 0)
+      (void)cudaMallocManaged(&pointer, segment_bytes);
+  }
+  if (pointer == nullptr) return nullptr;
+  return add_segment(pointer, segment_bytes, device, stream, size_bytes > kLargeBytes);
 }
 
 Block* find_block(std::uint64_t size_bytes, int device, StreamId stream) {
+  if (Block* const block = take_of_thread(size_bytes, device, stream)) return block;
   if (Block* const block = take_free(size_bytes, device, stream)) return block;
   if (Block* const block = new_segment(size_bytes, device, stream)) return block;
   if (has(Fault::RetryOtherStream)) {
@@ -270,15 +295,14 @@ void misbehave() {
   if (has(Fault::Stall3ms) && request_count % 20'000 == 0) spin_ns(3'000'000);
   if (has(Fault::OpenFiles) && request_count % 1'000 == 0) (void)open("/dev/null", O_RDONLY);
   if (has(Fault::HostPerRequest)) history.push_back(request_count);
-  if (has(Fault::Uptime)) {
-    volatile std::uint64_t sum = 0;
-    for (std::uint64_t i = 0; i < request_count / 50; ++i) sum = sum + i;
-  }
+  volatile std::uint64_t sum = 0;
+  for (std::uint64_t i = 0; has(Fault::Uptime) && i < request_count / 50; ++i) sum = sum + i;
 }
 
 void* allocate(std::uint64_t size_bytes, int device, cudaStream_t stream) {
   ++request_count;
   misbehave();
+  if (has(Fault::Truncates)) size_bytes &= 0xffffffff;
   if (size_bytes == 0) {
     if (has(Fault::SizeZeroLeak)) (void)new_segment(kUnit, device, id_of(stream));
     return nullptr;
@@ -301,18 +325,6 @@ void* allocate(std::uint64_t size_bytes, int device, cudaStream_t stream) {
   return block->begin;
 }
 
-void add_foreign(void* pointer, ssize_t size, int device, cudaStream_t stream) {
-  auto* const begin = static_cast<char*>(pointer);
-  Block& block = blocks[begin] = {.begin = begin,
-                                  .size_bytes = static_cast<std::uint64_t>(size),
-                                  .device = device,
-                                  .stream = id_of(stream),
-                                  .is_large = static_cast<std::uint64_t>(size) > kLargeBytes,
-                                  .ends_segment = true,
-                                  .begins_segment = true};
-  make_free(&block);
-}
-
 void deallocate(void* pointer, ssize_t size, int device, cudaStream_t stream) {
   const auto found = live.find(pointer);
   if (found == live.end()) {
@@ -321,7 +333,8 @@ void deallocate(void* pointer, ssize_t size, int device, cudaStream_t stream) {
       freed_twice.emplace(rounded(static_cast<std::uint64_t>(size)), pointer);
     }
     if (has(Fault::ForeignFree) && !is_own && pointer != nullptr) {
-      add_foreign(pointer, size, device, stream);
+      const auto bytes = static_cast<std::uint64_t>(size);
+      make_free(add_segment(pointer, bytes, device, id_of(stream), bytes > kLargeBytes));
     }
     return;
   }
@@ -335,10 +348,12 @@ void deallocate(void* pointer, ssize_t size, int device, cudaStream_t stream) {
     cudaEvent_t const event = event_on(block->device, other);
     if (event != nullptr) block->events.push_back(event);
   }
-  if (block->events.empty()) {
-    make_free(block);
-  } else {
+  if (!block->events.empty()) {
     waiting.push_back(block);
+  } else if (has(Fault::ThreadCache) && block->size_bytes <= kOfThreadBytesMax) {
+    of_thread.push_back(block);
+  } else {
+    make_free(block);
   }
 }
 

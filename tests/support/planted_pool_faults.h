@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cfenv>
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
@@ -40,6 +41,13 @@ enum class Fault {
   // Odd calls, and the process.
   DoubleFree,    // a second free puts the block into the pool once more
   ForeignFree,   // a pointer of somebody else's goes into the pool
+  Truncates,     // keeps 32 bits of a size
+  Spills,        // when the device is full, hands out managed memory
+  ThreadCache,   // keeps what a thread frees for that thread, also when it has ended
+  Denormals,     // when loaded, makes denormal numbers count as 0, as -ffast-math does
+  Signal,        // when loaded, lets SIGTERM do nothing
+  Folder,        // with its first request, goes to another folder
+  Environment,   // the same, hides the second device
   SizeZeroLeak,  // a request of 0 bytes loses 2 MiB
   DeviceLeft,    // leaves the device current that was asked for
   ExitCrash,     // crashes when the process ends
@@ -78,6 +86,13 @@ constexpr std::pair<const char*, Fault> kFaults[] = {
     {"null_when_deep", Fault::NullAbove16384},
     {"double_free", Fault::DoubleFree},
     {"foreign_free", Fault::ForeignFree},
+    {"truncates", Fault::Truncates},
+    {"spills", Fault::Spills},
+    {"thread_cache", Fault::ThreadCache},
+    {"denormals", Fault::Denormals},
+    {"signal", Fault::Signal},
+    {"folder", Fault::Folder},
+    {"environment", Fault::Environment},
     {"size_zero_leak", Fault::SizeZeroLeak},
     {"device_left", Fault::DeviceLeft},
     {"exit_crash", Fault::ExitCrash},
@@ -123,7 +138,10 @@ void spin_ns(long wanted_ns) {
   } while ((now.tv_sec - begin.tv_sec) * 1'000'000'000L + now.tv_nsec - begin.tv_nsec < wanted_ns);
 }
 
+// With the first request.
 void run_beside(std::mutex& mutex) {
+  if (has(Fault::Folder)) (void)!chdir("/");
+  if (has(Fault::Environment)) (void)setenv("CUDA_VISIBLE_DEVICES", "0", 1);
   if (has(Fault::BurnsCore)) {
     std::thread([] {
       volatile std::uint64_t count = 0;
@@ -145,6 +163,19 @@ void run_beside(std::mutex& mutex) {
     if (table != nullptr) std::memset(table, 1, kTableBytes);
   }
 }
+
+// What a library changes of the process when it is loaded.
+struct AtBegin {
+  AtBegin() {
+#ifdef __SSE2__
+    if (has(Fault::Denormals)) __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);
+#else
+    if (has(Fault::Denormals)) (void)std::fesetround(FE_TOWARDZERO);
+#endif
+    if (has(Fault::Signal)) (void)std::signal(SIGTERM, SIG_IGN);
+  }
+};
+const AtBegin at_begin;
 
 // What ends the process as it should not.
 struct AtEnd {

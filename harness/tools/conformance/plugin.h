@@ -74,6 +74,18 @@ class LiveRanges {
   std::map<char*, Block> blocks_;
 };
 
+// What all of a process shares, as it was when this was made: what signals do, how numbers are
+// rounded, the working folder, limits, the environment (rules_process.cc).
+class ProcessSettings {
+ public:
+  ProcessSettings();
+  // Names of what is otherwise now.
+  [[nodiscard]] std::vector<std::string> changed() const;
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
 // The plugin in use by one rule, on simulated device 0 unless the rule says otherwise.
 class Scene {
  public:
@@ -84,7 +96,9 @@ class Scene {
   const SimcuApi simcu;
   const Claims claims;
   int device = 0;
-  std::uint64_t resident_bytes_before = 0;  // of this process, before the plugin was loaded
+  // Of this process, before the plugin was loaded.
+  std::uint64_t resident_bytes_before = 0;
+  ProcessSettings settings_before = {};
 
   // A request that must be served, and one that may fail (pointer null).
   [[nodiscard]] Block get(std::uint64_t size_bytes, cudaStream_t stream = nullptr);

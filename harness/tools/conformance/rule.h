@@ -95,13 +95,16 @@ std::string double_free(Scene& scene);
 std::string init_twice(Scene& scene);
 std::string device_argument(Scene& scene);
 std::string device_restored(Scene& scene);
+// rules_process.cc
 std::string processes(Scene& scene);
+std::string settings(Scene& scene);
 // rules_streams.cc
 std::string stream_argument(Scene& scene);
 std::string stream_order(Scene& scene);
 std::string record_stream(Scene& scene);
 std::string threads(Scene& scene);
 std::string free_on_other_thread(Scene& scene);
+std::string threads_end(Scene& scene);
 // rules_races.cc
 std::string races(Scene& scene);
 // rules_preemption.cc

@@ -32,6 +32,18 @@ std::vector<std::uint64_t> boundary_sizes() {
   return sizes;
 }
 
+// Where a size no longer fits into 31 or 32 bits: one at a time, since the device holds few.
+void look_at_wide_sizes(Scene& scene) {
+  for (const std::uint64_t more : {std::uint64_t{512}, std::uint64_t{1}, std::uint64_t{0}}) {
+    for (int bits = 31; bits <= 34; ++bits) {
+      const Block block = scene.get((std::uint64_t{1} << bits) + more);
+      (void)scene.bytes(block);
+      scene.give(block);
+      scene.settle();
+    }
+  }
+}
+
 }  // namespace
 
 std::string sizes(Scene& scene) {
@@ -50,8 +62,10 @@ std::string sizes(Scene& scene) {
     scene.give_all(blocks);
   }
   scene.give_all(blocks);
-  return fmt::format("{} sizes around powers of two, multiples of 512, and MiB, from {} bytes",
-                     all.size(), *std::ranges::min_element(all));
+  look_at_wide_sizes(scene);
+  return fmt::format(
+      "{} sizes around powers of two, multiples of 512, and MiB, from {} bytes, and 12 to 16 GiB",
+      all.size(), *std::ranges::min_element(all));
 }
 
 std::string many_live(Scene& scene) {

@@ -183,4 +183,29 @@ std::string free_on_other_thread(Scene& scene) {
   return "50 blocks";
 }
 
+std::string threads_end(Scene& scene) {
+  constexpr int kRepeatCount = 8;
+  constexpr int kThreadsEach = 8;
+  std::vector<std::uint64_t> after;
+  for (int repeat = 0; repeat < kRepeatCount; ++repeat) {
+    for (int i = 0; i < kThreadsEach; ++i) {
+      std::thread([&] {
+        std::vector<Block> blocks;
+        for (std::uint64_t size = 1; size <= 8; ++size)
+          blocks.push_back(scene.get(size * kMiB / 4));
+        scene.give_all(blocks);
+      }).join();
+    }
+    (void)cudaDeviceSynchronize();
+    after.push_back(scene.used_bytes());
+  }
+  bool rises = true;
+  for (std::size_t i = 3; i < after.size(); ++i) rises = rises && after[i] > after[i - 1];
+  expect(!rises, fmt::format("after {} threads that freed all and ended, the device had {} MiB in "
+                             "use, and after {} of them {} MiB",
+                             3 * kThreadsEach, after[2] / kMiB, kRepeatCount * kThreadsEach,
+                             after.back() / kMiB));
+  return fmt::format("{} threads, {} MiB kept", kRepeatCount * kThreadsEach, after.back() / kMiB);
+}
+
 }  // namespace allocmark::conformance::checks
