@@ -13,6 +13,9 @@ from references import context
 def make_optimizer(keys, parameters):
     import torch
     name = keys.word("optimizer", "adamw")
+    if name.endswith(("_8bit", "_32bit")):
+        from bitsandbytes import optim
+        return {"adamw_8bit": optim.AdamW8bit, "paged_adamw_8bit": optim.PagedAdamW8bit, "paged_adamw_32bit": optim.PagedAdamW32bit}[name](parameters)
     if name.startswith("sgd"):
         kind, options = torch.optim.SGD, {"lr": 1e-3, "momentum": 0.9 if name == "sgd_momentum" else 0}
     else:

@@ -5,7 +5,7 @@ from draw_assisted import draw_assisted
 from draw_experts import draw_expert_ranks
 from draw_groups import draw_cut, draw_groups, draw_stages, draw_tokens
 from draw_mixed import draw_mixed, draw_wasteful
-from draw_narrow import draw_four_bits, draw_liger, draw_narrow
+from draw_narrow import draw_four_bits, draw_liger, draw_narrow, draw_narrow_states
 from draw_parts import GENERATING, TRAINED, draw_loop, draw_rank_shape, draw_shape, maybe
 from draw_sized import draw_sized, widened
 
@@ -293,7 +293,7 @@ DRAWS = {"train": draw_training, "infer": draw_inference, "ways": draw_ways, "ra
          "images": draw_images, "deepseek": draw_deepseek, "llava": draw_llava, "sized": draw_sized, "groups": draw_groups, "stages": draw_stages,
          "cut": draw_cut, "narrow": draw_narrow, "wide": draw_wide, "liger": draw_liger,
          "mixed": draw_mixed, "assisted": draw_assisted, "experts": draw_experts, "tokens": draw_tokens, "wasting": draw_wasting,
-         "four_bits": draw_four_bits}
+         "four_bits": draw_four_bits, "narrow_states": draw_narrow_states}
 
 
 def add_counts(parser, seed, presets):

@@ -1,6 +1,6 @@
 """Draws jobs whose products have fewer than sixteen bits, and jobs with Liger-Kernel's operators."""
 
-from draw_parts import draw_answers, draw_loop, draw_shape, drawn_recipe, maybe
+from draw_parts import TRAINED, draw_answers, draw_loop, draw_shape, drawn_recipe, maybe
 
 
 def draw_narrow_weights(draw, keys):
@@ -51,6 +51,24 @@ def draw_liger(draw):
     elif draw.random() < 0.5:
         keys["kv_cache"] = "none"
     draw_loop(draw, keys, 0.2, ("clip", "accumulate", "keep_batch"))
+    return f"train:{model}", keys
+
+
+def draw_narrow_states(draw):
+    """Training whose optimizer is bitsandbytes'; needs bitsandbytes 0.49.2."""
+    model = draw.choice(TRAINED)
+    family, keys = draw_shape(draw, model)
+    keys.update(batch=draw.choice([1, 2, 4]), seq=draw.choice([33, 64, 100, 128, 255]), steps=3, **drawn_recipe(draw))
+    if family == "t5":
+        keys["target"] = draw.choice([16, 40, 64])
+    keys["optimizer"] = draw.choice(["adamw_8bit", "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit"])
+    if family not in ("bert", "t5") and draw.random() < 0.5:
+        keys.update(kv_cache="none", **draw.choice([{}, {"checkpoint": "full"}]))
+    if family != "t5" and draw.random() < 0.3:
+        keys.update(lora=draw.choice([4, 16, 64]), precision=draw.choice(["bf16", "bf16_weights_autocast"]))
+    if draw.random() < 0.2 and "lora" not in keys:
+        keys.update(resume="host" if "paged" in keys["optimizer"] else draw.choice(["host", "device"]), resume_at=draw.choice([1, 2]))
+    draw_loop(draw, keys, 0.2)
     return f"train:{model}", keys
 
 

@@ -11,6 +11,8 @@ namespace {
 // bitsandbytes keeps smaller tensors' states in four bytes.
 constexpr std::uint64_t k8bitElementsMin = 4096;
 constexpr std::uint64_t k8bitBlockElements = 256;
+// What their values stand for: one such table of signed ones and one of the others.
+constexpr std::uint64_t k8bitTableBytes = 256 * 4;
 // And those of smaller tensors in PyTorch's memory where it pages (optim/optimizer.py, 0.49.2).
 constexpr std::uint64_t kPagedElementsMin = 100'000;
 // Elements that one thread block of a foreach operator works on.
@@ -89,30 +91,68 @@ void Optimizer::make_two_states(std::uint64_t count, std::uint64_t width) {
   add_states(2, count * width);
 }
 
-void Optimizer::make_8bit_states(std::uint64_t count) {
+void Optimizer::add_tables() {
+  while (tables_.size() < 2) {
+    tables_.push_back(pool_->make(k8bitTableBytes, TensorKind::OptimizerState));
+  }
+}
+
+void Optimizer::make_8bit_states(std::uint64_t count, StatesFrom from) {
   if (count < k8bitElementsMin) {
     make_two_states(count, 4);
     return;
   }
-  make_two_states(count, 1);
+  if (from == StatesFrom::Step) {
+    add_tables();
+    make_two_states(count, 1);
+  } else {
+    // States of a file share their tables, unless each goes to the device by itself.
+    const bool with_tables = from == StatesFrom::HostFile || !has_loaded_tables_;
+    has_loaded_tables_ = true;
+    for (int state = 0; state < 2; ++state) {
+      add_states(1, count);
+      if (with_tables) add_states(1, k8bitTableBytes);
+    }
+  }
   add_states(2, divided_up(count, k8bitBlockElements) * 4);
 }
 
-void Optimizer::load_states(const std::vector<OptimizedTensor>& tensors, bool on_device) {
+std::vector<Tensor> Optimizer::load_states(const std::vector<OptimizedTensor>& tensors,
+                                           bool on_device) {
   std::vector<Tensor> old = std::exchange(states_, {});
-  has_states_ = false;
+  has_states_ = has_loaded_tables_ = false;
   pages_states_ = false;  // what is loaded goes to the device, and pages are never given back
-  make_states(tensors, on_device);
+  make_states(tensors, on_device ? StatesFrom::DeviceFile : StatesFrom::HostFile);
+  std::vector<Tensor> file;
+  if (on_device && kind_ == OptimizerKind::AdamW8bit) file = copy_states(tensors);
   for (Tensor& state : old) state.reset();
+  return file;
 }
 
-void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, bool on_device) {
+// As copy.deepcopy copies tensors: the bytes, and a tensor of one element that gets them.
+std::vector<Tensor> Optimizer::copy_states(const std::vector<OptimizedTensor>& tensors) {
+  std::vector<std::uint64_t> widths;
+  bool had_tables = false;
+  for (const OptimizedTensor& tensor : tensors) {
+    const bool is_narrow = tensor.count >= k8bitElementsMin;
+    const bool has_tables = is_narrow && !std::exchange(had_tables, had_tables || is_narrow);
+    for (int state = 0; state < 2; ++state) {
+      widths.push_back(is_narrow ? 1 : 4);
+      if (has_tables) widths.push_back(4);
+    }
+    if (is_narrow) widths.insert(widths.end(), 2, 4);  // scales
+  }
+  std::vector<Tensor> originals = std::exchange(states_, {});
+  for (std::size_t i = 0; i < originals.size(); ++i) {
+    states_.push_back(pool_->make(originals[i].size_bytes(), TensorKind::OptimizerState));
+    const Tensor element = pool_->make(widths.at(i), TensorKind::Workspace);
+  }
+  return originals;
+}
+
+void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, StatesFrom from) {
   if (has_states_) return;
   has_states_ = true;
-  if (kind_ == OptimizerKind::AdamW8bit || kind_ == OptimizerKind::PagedAdamW8bit) {
-    // The two tables of 256 values, signed and not.
-    add_states(2, 1024);
-  }
   if (kind_ == OptimizerKind::SgdMomentum) {  // made by the foreach operators themselves
     for (const std::vector<OptimizedTensor>& type : types_of(tensors)) {
       for (const OptimizedTensor& tensor : type) {
@@ -128,7 +168,7 @@ void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, bool on
         break;
       case OptimizerKind::AdamW8bit:
       case OptimizerKind::PagedAdamW8bit:
-        make_8bit_states(tensor.count);
+        make_8bit_states(tensor.count, from);
         break;
       case OptimizerKind::PagedAdamW32bit:
         make_two_states(tensor.count, 4);
@@ -137,7 +177,7 @@ void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, bool on
       case OptimizerKind::AdamWLoop:
       case OptimizerKind::AdamWFused:
         // The fused implementation keeps each parameter's step count on the device.
-        if (kind_ == OptimizerKind::AdamWFused || on_device) add_states(1, 4);
+        if (kind_ == OptimizerKind::AdamWFused || from == StatesFrom::DeviceFile) add_states(1, 4);
         add_states(2, tensor.size_bytes());
         break;
     }

@@ -43,17 +43,28 @@ class Optimizer {
   void clip(const std::vector<OptimizedTensor>& tensors, bool are_shards = false);
   // Makes the states where there are none yet.
   void step(const std::vector<OptimizedTensor>& tensors);
-  // As a loaded state dict leaves them: the same states, before the first step.
-  // `on_device`: step counts are there too, as torch.load(map_location="cuda") puts them.
-  void make_states(const std::vector<OptimizedTensor>& tensors, bool on_device = false);
-  // Replaces all states by loaded ones.
-  void load_states(const std::vector<OptimizedTensor>& tensors, bool on_device);
+  // Those of the first step, where there are none yet.
+  void make_states(const std::vector<OptimizedTensor>& tensors) {
+    make_states(tensors, StatesFrom::Step);
+  }
+  // Replaces all states, also where there are none yet, by those of a loaded state dict.
+  // `on_device`: step counts are there too, as torch.load(map_location="cuda") puts them. What is
+  // returned lives until the caller lets go of the dict: bitsandbytes copies all that is in it.
+  [[nodiscard]] std::vector<Tensor> load_states(const std::vector<OptimizedTensor>& tensors,
+                                                bool on_device);
   [[nodiscard]] const std::vector<Tensor>& states() const { return states_; }
-  void clear() { states_.clear(); }
+  void clear() {
+    states_.clear();
+    tables_.clear();
+  }
 
  private:
   void make_norms(const std::vector<OptimizedTensor>& tensors, std::vector<Tensor>* norms);
-  void make_8bit_states(std::uint64_t count);
+  enum class StatesFrom : std::uint8_t { Step, HostFile, DeviceFile };
+  void make_states(const std::vector<OptimizedTensor>& tensors, StatesFrom from);
+  void make_8bit_states(std::uint64_t count, StatesFrom from);
+  void add_tables();
+  std::vector<Tensor> copy_states(const std::vector<OptimizedTensor>& tensors);
   void add_states(std::size_t count, std::uint64_t size_bytes);
   void make_two_states(std::uint64_t count, std::uint64_t width);
   void cut_gradient(const OptimizedTensor& tensor);
@@ -63,8 +74,10 @@ class Optimizer {
   TensorPool* pool_;
   bool pages_states_;
   bool has_states_ = false;
+  bool has_loaded_tables_ = false;
   std::uint64_t managed_bytes_ = 0;  // taken by the states that are being made
   std::vector<Tensor> states_;
+  std::vector<Tensor> tables_;  // of states of one byte, made with the first of them
 };
 
 }  // namespace allocmark

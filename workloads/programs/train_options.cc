@@ -184,6 +184,10 @@ void read_model_state(Parameters& parameters, TrainConfig* config) {
   config->resume = parameters.pick<ResumeKind>("resume", {"none", "host", "device"});
   if (config->resume == ResumeKind::None) return;
   parameters.refuse_if(config->is_megatron(), "resume", "none where implementation=megatron");
+  parameters.refuse_if(is_paged(config->optimizer) && config->resume == ResumeKind::Device,
+                       "resume",
+                       "host where the optimizer pages: bitsandbytes prefetches what is loaded to "
+                       "the device as if it were managed memory, and ends the program");
   config->resume_at =
       parameters.number("resume_at", 0, {0, std::max<std::uint64_t>(config->step_count, 1) - 1});
 }

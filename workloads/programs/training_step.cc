@@ -193,9 +193,10 @@ void Training::resume() {
       loaded.push_back(pool_->make(tensor.size_bytes(), TensorKind::Workspace));
     }
   }
-  optimizer_.load_states(optimized(), on_device);
+  std::vector<Tensor> states = optimizer_.load_states(optimized(), on_device);
   batch_->sync();
   for (Tensor& tensor : loaded) tensor.reset();
+  for (Tensor& state : states) state.reset();
 }
 
 void Training::end() {
