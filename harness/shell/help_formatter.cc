@@ -2,6 +2,7 @@
 #include "harness/shell/help_formatter.h"
 
 #include <charconv>
+#include <cmath>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -14,7 +15,7 @@ std::string plain_number(const std::string& text) {
   double value = 0;
   const char* const end = text.data() + text.size();
   if (std::from_chars(text.data(), end, value).ptr != end) return text;
-  return fmt::format("{:.0f}", value);
+  return value == std::floor(value) ? fmt::format("{:.0f}", value) : fmt::format("{:g}", value);
 }
 
 // CLI11 writes a range into the type's name: "N:UINT in [1 - 100000]", "N:NONNEGATIVE".

@@ -188,6 +188,7 @@ def nodes(check, work):
     check("a damaged baseline", 2, ["ours.json", "median_ns"], *qualify)
     check("nothing to merge", 6, ["none"], "merge", work / "none")
     (work / "empty").mkdir()
+    check("hours below the range", 2, ["is not from 0.01 to 1000000"], "merge", work / "nodes", "--within-hours", "0")
     check("an empty folder", 2, ["nothing to merge"], "merge", work / "empty")
 
 
