@@ -2,7 +2,7 @@
 # Headers, and the names below std that any of them declares. The first header is the one to include.
 STD = [line.split(": ") for line in """
 algorithm: adjacent_find all_of any_of binary_search clamp copy copy_if copy_n count count_if equal fill fill_n find find_if
-algorithm: find_if_not for_each is_sorted lower_bound max max_element merge min min_element minmax minmax_element mismatch none_of
+algorithm: find_if_not for_each generate is_sorted lower_bound max max_element merge min min_element minmax minmax_element mismatch none_of
 algorithm: nth_element partial_sort partition remove remove_if replace replace_copy reverse rotate set_difference sort stable_partition
 algorithm: stable_sort transform unique upper_bound
 array: array to_array
