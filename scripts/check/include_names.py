@@ -34,7 +34,7 @@ exception: current_exception exception_ptr rethrow_exception
 exception stdexcept new: exception
 filesystem: filesystem
 fstream: ifstream ofstream
-functional: invoke function greater hash less
+functional: invoke function greater greater_equal hash less
 future: async future launch promise
 iterator: back_inserter istreambuf_iterator make_move_iterator
 initializer_list: initializer_list

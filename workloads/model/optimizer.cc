@@ -91,19 +91,15 @@ void Optimizer::make_two_states(std::uint64_t count, std::uint64_t width) {
   add_states(2, count * width);
 }
 
-void Optimizer::add_tables() {
-  while (tables_.size() < 2) {
-    tables_.push_back(pool_->make(k8bitTableBytes, TensorKind::OptimizerState));
-  }
-}
-
 void Optimizer::make_8bit_states(std::uint64_t count, StatesFrom from) {
   if (count < k8bitElementsMin) {
     make_two_states(count, 4);
     return;
   }
   if (from == StatesFrom::Step) {
-    add_tables();
+    while (tables_.size() < 2) {
+      tables_.push_back(pool_->make(k8bitTableBytes, TensorKind::OptimizerState));
+    }
     make_two_states(count, 1);
   } else {
     // States of a file share their tables, unless each goes to the device by itself.

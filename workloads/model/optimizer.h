@@ -59,11 +59,10 @@ class Optimizer {
   }
 
  private:
-  void make_norms(const std::vector<OptimizedTensor>& tensors, std::vector<Tensor>* norms);
   enum class StatesFrom : std::uint8_t { Step, HostFile, DeviceFile };
+  void make_norms(const std::vector<OptimizedTensor>& tensors, std::vector<Tensor>* norms);
   void make_states(const std::vector<OptimizedTensor>& tensors, StatesFrom from);
   void make_8bit_states(std::uint64_t count, StatesFrom from);
-  void add_tables();
   std::vector<Tensor> copy_states(const std::vector<OptimizedTensor>& tensors);
   void add_states(std::size_t count, std::uint64_t size_bytes);
   void make_two_states(std::uint64_t count, std::uint64_t width);

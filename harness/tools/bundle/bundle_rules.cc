@@ -183,9 +183,9 @@ std::string made_by(const BundleFiles& files) {
   const auto manifest = files.find(kBundleManifest);
   if (manifest == files.end()) return "";
   const nlohmann::json json = parse_json(manifest->second.whole());
-  const auto said = json.is_object() ? json.find("made_by") : json.end();
-  return json.is_object() && said != json.end() && said->is_string() ? said->get<std::string>()
-                                                                     : "";
+  const nlohmann::json said =
+      json.is_object() ? json.value("made_by", nlohmann::json()) : nlohmann::json();
+  return said.is_string() ? said.get<std::string>() : "";
 }
 
 }  // namespace

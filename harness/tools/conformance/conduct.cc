@@ -128,11 +128,11 @@ Answer hold(const Rule& rule, const Question& question, const Tell<Answer>& tell
     ALLOCMARK_CUDA_CHECK(cudaSetDevice(0));
     ALLOCMARK_CUDA_CHECK(cudaFree(nullptr));
     const std::uint64_t resident_bytes = process_memory(getpid()).resident_bytes;
-    const ProcessSettings settings;
+    ProcessSettings settings = process_settings();
     end_after(question.limit_s);
     Scene scene(load_plugin(read_pluggable_conf(question.conf).conf), SimcuApi::find());
     scene.resident_bytes_before = resident_bytes;
-    scene.settings_before = settings;
+    scene.settings_before = std::move(settings);
     if (scene.plugin.init != nullptr) scene.plugin.init(2);
     end_after(0);
     const Watchdog watchdog(scene, question.limit_s, tell);

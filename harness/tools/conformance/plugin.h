@@ -74,17 +74,10 @@ class LiveRanges {
   std::map<char*, Block> blocks_;
 };
 
-// What all of a process shares, as it was when this was made: what signals do, how numbers are
-// rounded, the working folder, limits, the environment (rules_process.cc).
-class ProcessSettings {
- public:
-  ProcessSettings();
-  // Names of what is otherwise now.
-  [[nodiscard]] std::vector<std::string> changed() const;
-
- private:
-  std::map<std::string, std::string> values_;
-};
+// What all of a process shares, by name: what signals do, how numbers are rounded, the working
+// folder, limits, the environment (rules_process.cc).
+using ProcessSettings = std::map<std::string, std::string>;
+[[nodiscard]] ProcessSettings process_settings();
 
 // The plugin in use by one rule, on simulated device 0 unless the rule says otherwise.
 class Scene {

@@ -52,6 +52,8 @@ struct Rule {
 namespace checks {
 // More than any device has.
 inline constexpr std::uint64_t kAbsurdBytes = std::uint64_t{1} << 46;
+// Whether each value is above the one before it.
+[[nodiscard]] bool rises(std::span<const std::uint64_t> values);
 
 // rules_memory.cc
 std::string alignment(Scene& scene);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
+#include <span>
 
 #include "base/bytes.h"
 #include "base/random.h"
@@ -41,6 +43,10 @@ void churn(Scene& scene, int step_count, Look&& look, Leave&& leave) {
 void nothing(const Block& /*block*/) {}
 
 }  // namespace
+
+bool rises(std::span<const std::uint64_t> values) {
+  return std::ranges::adjacent_find(values, std::ranges::greater_equal{}) == values.end();
+}
 
 std::string alignment(Scene& scene) {
   std::uint64_t lowest = 4096;
@@ -131,10 +137,9 @@ std::string growth(Scene& scene) {
     (void)cudaDeviceSynchronize();
     after.push_back(scene.used_bytes());
   }
-  bool rises = true;
-  for (std::size_t i = 3; i < after.size(); ++i) rises = rises && after[i] > after[i - 1];
-  expect(!rises, fmt::format("the device had {} MiB in use after 2 repeats and {} MiB after 8",
-                             after[1] / kMiB, after.back() / kMiB));
+  expect(!rises(std::span(after).subspan(2)),
+         fmt::format("the device had {} MiB in use after 2 repeats and {} MiB after 8",
+                     after[1] / kMiB, after.back() / kMiB));
   return fmt::format("{} MiB kept after 8 repeats", after.back() / kMiB);
 }
 

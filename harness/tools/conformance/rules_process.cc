@@ -27,15 +27,13 @@
 namespace allocmark::conformance {
 namespace {
 
-using Settings = std::map<std::string, std::string>;
-
 constexpr std::pair<int, const char*> kLimits[] = {{RLIMIT_NOFILE, "open files"},
                                                    {RLIMIT_AS, "address space"},
                                                    {RLIMIT_STACK, "stack"},
                                                    {RLIMIT_CORE, "core files"},
                                                    {RLIMIT_MEMLOCK, "locked memory"}};
 
-void add_signals(Settings& settings) {
+void add_signals(ProcessSettings& settings) {
   sigset_t blocked{};
   (void)pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
   for (int number = 1; number < NSIG; ++number) {
@@ -51,13 +49,13 @@ void add_signals(Settings& settings) {
 }
 
 // Of the calling thread, and of those that it starts.
-void add_arithmetic(Settings& settings) {
+void add_arithmetic(ProcessSettings& settings) {
   volatile double smallest = std::numeric_limits<double>::min();
   settings["whether denormal numbers count as 0"] = std::to_string(smallest / 2 == 0);
   settings["how numbers are rounded"] = std::to_string(std::fegetround());
 }
 
-void add_files(Settings& settings) {
+void add_files(ProcessSettings& settings) {
   std::error_code error;
   settings["the working folder"] = std::filesystem::current_path(error).string();
   const mode_t mask = umask(0);
@@ -71,7 +69,7 @@ void add_files(Settings& settings) {
   }
 }
 
-void add_scheduling(Settings& settings) {
+void add_scheduling(ProcessSettings& settings) {
   cpu_set_t processors{};
   (void)sched_getaffinity(0, sizeof processors, &processors);
   settings["the processors that it may run on"] = std::to_string(CPU_COUNT(&processors));
@@ -79,8 +77,22 @@ void add_scheduling(Settings& settings) {
       fmt::format("{}, {}", sched_getscheduler(0), getpriority(PRIO_PROCESS, 0));
 }
 
-Settings settings_now() {
-  Settings settings;
+// Names of what is otherwise after.
+std::vector<std::string> changed(const ProcessSettings& before, const ProcessSettings& after) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : before) {
+    const auto found = after.find(name);
+    if (found == after.end() || found->second != value) names.push_back(name);
+  }
+  for (const auto& [name, value] : after)
+    if (!before.contains(name)) names.push_back(name);
+  return names;
+}
+
+}  // namespace
+
+ProcessSettings process_settings() {
+  ProcessSettings settings;
   add_signals(settings);
   add_arithmetic(settings);
   add_files(settings);
@@ -99,22 +111,6 @@ Settings settings_now() {
   return settings;
 }
 
-}  // namespace
-
-ProcessSettings::ProcessSettings() : values_(settings_now()) {}
-
-std::vector<std::string> ProcessSettings::changed() const {
-  const Settings now = settings_now();
-  std::vector<std::string> names;
-  for (const auto& [name, value] : values_) {
-    const auto found = now.find(name);
-    if (found == now.end() || found->second != value) names.push_back(name);
-  }
-  for (const auto& [name, value] : now)
-    if (!values_.contains(name)) names.push_back(name);
-  return names;
-}
-
 namespace checks {
 
 std::string processes(Scene& scene) {
@@ -131,11 +127,11 @@ std::string settings(Scene& scene) {
   (void)scene.try_get(kAbsurdBytes);
   (void)cudaGetLastError();
   scene.settle();
-  std::vector<std::string> changed = scene.settings_before.changed();
-  const std::size_t count = changed.size();
-  if (count > kNamedMax) changed.resize(kNamedMax);
-  expect(changed.empty(),
-         fmt::format("since before it was loaded these changed: {}{}", fmt::join(changed, ", "),
+  std::vector<std::string> names = changed(scene.settings_before, process_settings());
+  const std::size_t count = names.size();
+  if (count > kNamedMax) names.resize(kNamedMax);
+  expect(names.empty(),
+         fmt::format("since before it was loaded these changed: {}{}", fmt::join(names, ", "),
                      count > kNamedMax ? fmt::format(" and {} more", count - kNamedMax) : ""));
   return "signals, arithmetic, files, limits, locale, environment";
 }
