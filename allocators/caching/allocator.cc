@@ -30,17 +30,15 @@ CachingAllocator::CachingAllocator(Driver& driver, const Settings& settings,
 
 CachingAllocator::~CachingAllocator() { heap_.give_back_all(waiting_blocks()); }
 
-std::optional<std::uint64_t> CachingAllocator::allocate(std::uint64_t size_bytes, Stream stream) {
-  if (captured_.empty()) return serve(size_bytes, stream);
+Block* CachingAllocator::serve_beside_capture(std::uint64_t size_bytes, Stream stream) {
   on_captured_stream_ = std::ranges::find(captured_, stream) != captured_.end();
-  const std::optional<std::uint64_t> address = serve(size_bytes, stream);
+  Block* const block = serve(size_bytes, stream);
   on_captured_stream_ = true;
-  return address;
+  return block;
 }
 
 // With all that a hit calls in one function: what is rarely called has noinline (allocator.h).
-[[gnu::flatten]] std::optional<std::uint64_t> CachingAllocator::serve(std::uint64_t size_bytes,
-                                                                      Stream stream) {
+[[gnu::flatten]] Block* CachingAllocator::serve(std::uint64_t size_bytes, Stream stream) {
   if (!events_.empty()) process_events();
   Request request = make_request(size_bytes, stream);
   if (collects_garbage()) ++request.home->pool->probe_count;
@@ -51,7 +49,7 @@ std::optional<std::uint64_t> CachingAllocator::allocate(std::uint64_t size_bytes
   Block* block = obtain(request);
   if (block == nullptr) {
     note_failure(request);
-    return std::nullopt;
+    return nullptr;
   }
   return hand_out(take_new(block, request), request);
 }
@@ -145,7 +143,7 @@ void CachingAllocator::count_taken(const Block& block, std::uint64_t taken_bytes
   heap_.counters.inactive_split_bytes.change(kind, bytes_after - bytes_before);
 }
 
-std::uint64_t CachingAllocator::hand_out(Block* block, const Request& request) {
+Block* CachingAllocator::hand_out(Block* block, const Request& request) {
   block->allocated = true;
   block->requested_bytes = request.requested_bytes;
   heap_.allocated.insert(block);
@@ -159,7 +157,7 @@ std::uint64_t CachingAllocator::hand_out(Block* block, const Request& request) {
   counters.requested_bytes.increase(kind, signed_bytes(request.requested_bytes));
   if (block->size_bytes >= settings_.max_split_size_bytes)
     counters.oversize_allocations.increase(1);
-  return block->address;
+  return block;
 }
 
 [[gnu::flatten]] bool CachingAllocator::deallocate(std::uint64_t address) {

@@ -49,7 +49,12 @@ class CachingAllocator {
   ~CachingAllocator();
 
   // The address of a block for size_bytes > 0, nothing where memory is out (see last_failure).
-  [[nodiscard]] std::optional<std::uint64_t> allocate(std::uint64_t size_bytes, Stream stream);
+  [[nodiscard]] std::optional<std::uint64_t> allocate(std::uint64_t size_bytes, Stream stream) {
+    const Block* const block =
+        captured_.empty() ? serve(size_bytes, stream) : serve_beside_capture(size_bytes, stream);
+    if (block == nullptr) return std::nullopt;
+    return block->address;
+  }
 
   // False where the address is not one that is held.
   [[nodiscard]] bool deallocate(std::uint64_t address);
@@ -135,7 +140,7 @@ class CachingAllocator {
   [[nodiscard]] Block* take_cached(SortedBlocks::Position position, const Request& request);
   [[nodiscard, gnu::noinline]] Block* take_new(Block* block, const Request& request);
   void count_taken(const Block& block, std::uint64_t taken_bytes);
-  [[nodiscard]] std::uint64_t hand_out(Block* block, const Request& request);
+  [[nodiscard]] Block* hand_out(Block* block, const Request& request);
   void free_if_unused(Block* block);
   [[gnu::noinline]] void process_events();
   [[gnu::noinline]] void note_failure(const Request& request);
@@ -157,7 +162,9 @@ class CachingAllocator {
   [[nodiscard]] bool captures() const {
     return settings_.rules->pools_capture ? !scopes_.empty() : on_captured_stream_;
   }
-  [[nodiscard]] std::optional<std::uint64_t> serve(std::uint64_t size_bytes, Stream stream);
+  // The block that the caller gets; null where memory is out.
+  [[nodiscard]] Block* serve(std::uint64_t size_bytes, Stream stream);
+  [[nodiscard]] Block* serve_beside_capture(std::uint64_t size_bytes, Stream stream);
   [[gnu::noinline]] void wait_for_uses(Block* block);
   void note_capture_use(Block* block, Stream stream);
   void forget_capture_uses(Block* block);

@@ -91,10 +91,8 @@ AllocateResult CachingBackend::allocate(std::uint64_t size_bytes, cudaStream_t s
   constexpr std::uint64_t kTensorBytesEnd = std::uint64_t{1} << 60;
   if (size_bytes >= kTensorBytesEnd) return kOutOfMemory;
   const std::lock_guard lock(mutex_);
-  const std::optional<std::uint64_t> address =
-      native_ ? native_->allocate(size_bytes, number_of(stream))
-              : async_->allocate(size_bytes, number_of(stream));
-  return result_at(address);
+  if (native_) return result_at(native_->allocate(size_bytes, number_of(stream)));
+  return result_at(async_->allocate(size_bytes, number_of(stream)));
 }
 
 void CachingBackend::deallocate(void* pointer, std::uint64_t /*size_bytes*/,
