@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "results/cell_words.h"
+
 namespace allocmark {
 namespace {
 
@@ -137,7 +139,7 @@ bool ran_beside_other_work(const Environment& environment) {
 
 bool is_deterministic(const CellResult& cell) {
   return std::ranges::none_of(cell.warnings, [](const std::string& warning) {
-    return warning.starts_with("not deterministic");
+    return warning.starts_with(kNotDeterministic);
   });
 }
 

@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "results/cell_summary.h"
+#include "results/cell_words.h"
 #include "results/compare/compare_conclude.h"
 #include "results/compare/compare_environment.h"
 #include "results/compare/compare_numbers.h"
@@ -114,11 +115,12 @@ void RoundComparer::stand_for_rounds(std::size_t plan_index, std::size_t side,
   // that it repeats itself.
   if (rounds_[plan_index].results[side].size() > 1) {
     std::erase_if(cell.warnings, [](const std::string& warning) {
-      return warning.starts_with("not deterministic");
+      return warning.starts_with(kNotDeterministic);
     });
   }
   if (rounds_[plan_index].deviating(side) != nullptr) {
-    cell.warnings.push_back("not deterministic: rounds differed in placements, failures or memory");
+    cell.warnings.push_back(
+        fmt::format("{}: rounds differed in placements, failures or memory", kNotDeterministic));
   }
 }
 

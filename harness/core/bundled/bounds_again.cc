@@ -2,13 +2,13 @@
 #include "harness/core/bundled/bounds_again.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "harness/core/bundled/made_again.h"
+#include "results/cell_words.h"
 
 namespace allocmark {
 namespace {
@@ -107,20 +107,15 @@ void check_requests(const CellResult& stored, const CellResult& again, Findings&
   }
 }
 
-// Words of warnings that depend on the machine, its load or how long a cell was let run.
-constexpr std::array<std::string_view, 8> kOfMachine = {"time-stamp counter", "clock",
-                                                        "--until-width",      "not deterministic",
-                                                        "this machine",       "the host's memory",
-                                                        "were not followed",  "keeps it busy"};
-
-void check_warnings(const CellResult& stored, const CellResult& again, Findings& findings) {
-  for (const std::string& warning : again.warnings) {
-    const bool of_machine = std::ranges::any_of(kOfMachine, [&](std::string_view words) {
+// The words that `cell` says of itself on every machine and `other` does not.
+void must_be_said(const CellResult& cell, const CellResult& other, std::string_view finding,
+                  Findings& findings) {
+  for (const std::string& warning : cell.warnings) {
+    const bool of_machine = std::ranges::any_of(kWordsOfMachine, [&](std::string_view words) {
       return warning.find(words) != std::string::npos;
     });
-    if (of_machine || std::ranges::find(stored.warnings, warning) != stored.warnings.end())
-      continue;
-    findings.push_back("lacks a warning: " + warning);
+    if (of_machine || std::ranges::find(other.warnings, warning) != other.warnings.end()) continue;
+    findings.push_back(fmt::format("{}: {}", finding, warning));
   }
 }
 
@@ -128,7 +123,8 @@ void check_warnings(const CellResult& stored, const CellResult& again, Findings&
 
 Findings impossible_beside(const CellResult& stored, const CellResult& again) {
   Findings findings;
-  check_warnings(stored, again, findings);
+  must_be_said(again, stored, "lacks a warning", findings);
+  must_be_said(stored, again, "has a warning that no such cell gets", findings);
   const bool same_passes = stored.passes.size() == again.passes.size();
   if (!same_passes || is_of_host(stored.key.allocator)) return findings;
   check_steps(stored, again, findings);

@@ -242,10 +242,10 @@ void CellRun::bound_pinned() {
                                  .next = "choose a smaller capacity, or unlimited"});
     }
   } else if (asked_bytes > bound_bytes) {
-    warn_once(fmt::format(
-        "the workload asks for {} of pinned memory at once, and this machine may pin {}: the rest "
-        "fails; 'allocmark pinned --workload' pins nothing",
-        format_bytes(asked_bytes), format_bytes(bound_bytes)));
+    warn_once(
+        fmt::format("the workload asks for {} of pinned memory at once, and {} {}: the rest "
+                    "fails; 'allocmark pinned --workload' pins nothing",
+                    format_bytes(asked_bytes), kMayPin, format_bytes(bound_bytes)));
   }
   available_bytes_ = memory_limit_bytes_ = bound_bytes;
   result_.capacity_bytes = bound_bytes;
@@ -299,7 +299,7 @@ CellResult run_cell(const CellSpec& spec, PassTurns* turns, const PartSink& on_p
   if (turns != nullptr) result.wall_s -= turns->waited_s();
   if (result.wall_s < 0) {
     result.wall_s = 0;
-    warn_once(result, "the machine's clock went back while the cell ran: its times mean nothing");
+    warn_once(result, fmt::format("{} while the cell ran: its times mean nothing", kClockWentBack));
   }
   return result;
 }

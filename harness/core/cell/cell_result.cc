@@ -7,11 +7,14 @@
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/bytes.h"
 #include "base/median.h"
 #include "harness/core/check/pool_watch.h"
 #include "harness/core/measure/size_class.h"
 #include "harness/core/replay/replay.h"
+#include "results/cell_words.h"
 #include "results/derived.h"
 
 namespace allocmark {
@@ -133,18 +136,14 @@ void fill_from(CellResult& result, const VerifyReport& report) {
 void fill_from_contents(CellResult& result, const VerifyReport& report) {
   note_reuse(result, report);
   if (report.unmarked_count > 0) {
-    warn_once(
-        result,
-        "of " + std::to_string(report.unmarked_count) +
-            " blocks the contents were not followed: too many kernels waited behind busy ones, or "
-            "the memory was still in use");
+    warn_once(result, fmt::format("of {} blocks {}: too many kernels waited behind busy ones, or "
+                                  "the memory was still in use",
+                                  report.unmarked_count, kNotFollowed));
   }
   if (report.edges_only_count > 0) {
-    warn_once(
-        result,
-        std::to_string(report.edges_only_count) +
-            " blocks were checked at their ends only: the host's memory stands for the simulated "
-            "device's, and has a limit");
+    warn_once(result, fmt::format("{} blocks {}: the host's memory stands for the simulated "
+                                  "device's, and has a limit",
+                                  report.edges_only_count, kEndsOnly));
   }
   if (report.broken_rule) return;
   result.contents_oom_count = report.counts.oom_count;
@@ -175,8 +174,8 @@ bool narrow_enough(CellResult& result, const WidthRule& rule, double clock_step_
   if (!findings.too_wide.empty() && !last) return false;
   for (const std::vector<std::string>* list : {&findings.too_wide, &findings.unsupported}) {
     for (const std::string& finding : *list) {
-      warn_once(result, "--until-width was not reached: " + finding + " after " +
-                            std::to_string(result.pass_count) + " passes");
+      warn_once(result, fmt::format("{}: {} after {} passes", kWidthNotReached, finding,
+                                    result.pass_count));
     }
   }
   return true;

@@ -12,10 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/process_memory.h"
 #include "harness/core/cell/cell_run.h"
 #include "harness/core/cell/null_overhead.h"
 #include "harness/core/check/pass_places.h"
+#include "results/cell_words.h"
 #include "results/compare/width.h"
 
 namespace allocmark {
@@ -58,8 +61,9 @@ void CellRun::timed_passes() {
   result_.cold_ns = static_cast<double>(cold_ticks_) * clock_.scale().ns_per_tick();
   if (!clock_.uses_counter()) {
     warn_once(
-        "the processor's time-stamp counter is not invariant: latencies come from "
-        "steady_clock, and host time contains the simulator's own");
+        fmt::format("the processor's {}: latencies come from steady_clock, and host time "
+                    "contains the simulator's own",
+                    kCounterVaries));
   }
   timing_.emplace(RecorderOptions{.scale = clock_.scale(),
                                   .has_driver_model = simcu_.present,
@@ -205,8 +209,10 @@ std::optional<std::string> CellRun::broken_since_check(const Replayer& replayer,
       replayer.counts().oom_count != result_.idle_oom_count.value_or(result_.oom_count) ||
       replayer.placement_hash() != timed_placement_hash_;
   if (differs) {
-    warn_once("not deterministic: timed pass " + std::to_string(pass_index + 1) +
-              " had other placements or failures than the checked pass");
+    warn_once(
+        fmt::format("{}: timed pass {} had other placements or failures than the checked "
+                    "pass",
+                    kNotDeterministic, pass_index + 1));
   }
   // Where places are those of the checked pass, they have been looked at; on the host they differ.
   if (!differs && !is_on_host()) return std::nullopt;

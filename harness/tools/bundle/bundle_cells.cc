@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "harness/core/device/runtime_select.h"
 #include "harness/core/replay/capacity.h"
 #include "harness/tools/bundle/bundle_rules.h"
 #include "results/cell_check.h"
@@ -128,9 +129,9 @@ void check_run(const BundleView& view, const StoredRun& run, CheckedRule& rule) 
   for (const std::string& finding : impossible_environment(environment)) {
     broken(rule, run.label + finding);
   }
-  // An A/B run scales nothing. Others scale all cells, or none.
-  const bool scales = std::ranges::any_of(
-      run.file->cells, [](const CellResult& cell) { return cell.host_scale > 0; });
+  // An A/B run scales nothing, another one all cells of a simulated GPU.
+  const bool takes_turns = view.turns || !view.turns_problem.empty();
+  const bool scales = !takes_turns && is_simulated(environment.device);
   for (std::size_t index = 0; index < run.whole.count; ++index) {
     const CellResult& cell = run.whole.whole(index);
     const std::string name = run.label + name_of(cell.key);

@@ -172,13 +172,19 @@ TEST_CASE("parts that other numbers are held against cannot be left out") {
                    .deallocate_p50_ns = 0.8 * latency.p50_ns,
                    .deallocate_p99_ns = 0.8 * latency.p99_ns};
   }
-  CHECK(broken(sealed(bundle_of(cells, environment))).empty());
+  const auto broken_beside = [&, base = cells](const Cells& own) {
+    return broken(sealed(bundle_of(Published{.cells = own,
+                                             .environment = environment,
+                                             .base_cells = base,
+                                             .base_environment = environment})));
+  };
+  CHECK(broken_beside(cells).empty());
   // Of one cell alone.
   Cells unscaled = cells;
   unscaled[1].scaled = {}, unscaled[1].host_scale = 0;
-  CHECK(broken(sealed(bundle_of(unscaled, environment))) == Names{"cells-consistent"});
+  CHECK(broken_beside(unscaled) == Names{"cells-consistent"});
   cells[0].host_scale = 0.4;
-  CHECK(broken(sealed(bundle_of(cells, environment))) == Names{"cells-consistent"});
+  CHECK(broken_beside(cells) == Names{"cells-consistent"});
 }
 
 TEST_CASE("a busy machine whose passes differed makes a run that cannot be published") {

@@ -67,9 +67,12 @@ inline CellResult make_cell(const std::string& conf, std::uint32_t pass_count = 
                            .wall_ns = 1e6,
                            .allocate_buckets = one.buckets(),
                            .deallocate_buckets = one.buckets()});
+    cell.passes.back().host_reference_ns = 1e3;
     all.merge(one);
   }
   cell.allocate.total = cell.deallocate.total = summary_of(all);
+  cell.host_scale = 1;
+  cell.scaled.allocate_p50_ns = cell.scaled.deallocate_p50_ns = cell.allocate.total.p50_ns;
   cell.size_classes = {
       {.size_class = "<=512B", .allocate = cell.allocate, .deallocate = cell.deallocate}};
   state_repeat(cell, {});
