@@ -246,10 +246,12 @@ std::size_t colour(std::string_view text) {
 
 constexpr std::string_view kPacked = "{\"log\":\"";
 
-std::size_t end_of_text(std::string_view line) {
-  if (!line.starts_with(kPacked)) return line.size();
-  const std::size_t end = line.rfind("\",\"stream\":");
-  return end == std::string_view::npos ? line.size() : end;
+std::size_t end_of_text(std::string_view line, std::size_t prefix) {
+  if (line.starts_with(kPacked)) return std::min(line.rfind("\",\"stream\":"), line.size());
+  const std::size_t last = line.find_last_not_of(" \t\r");
+  // Rows of a table have more bars.
+  const bool is_boxed = prefix > 0 && line[prefix - 1] == '|' && line.find('|', prefix) == last;
+  return is_boxed ? std::min(last, line.size()) : line.size();
 }
 
 LogPrefix log_prefix(std::string_view line, std::string_view before, std::string_view behind) {

@@ -25,8 +25,9 @@ struct LogPrefix {
 [[nodiscard]] LogPrefix log_prefix(std::string_view line, std::string_view before,
                                    std::string_view behind);
 
-// Where the text ends in a line that a log packed as {"log":"...","stream":"stderr",...}.
-[[nodiscard]] std::size_t end_of_text(std::string_view line);
+// Where the text ends in a line with such a prefix that a log packed as
+// {"log":"...","stream":"stderr",...}, or that is one of a box.
+[[nodiscard]] std::size_t end_of_text(std::string_view line, std::size_t prefix);
 
 // Past "[31m", which a page leaves of a terminal's colour; 0 where the text does not begin so.
 [[nodiscard]] std::size_t colour(std::string_view text);

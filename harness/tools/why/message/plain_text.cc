@@ -101,9 +101,9 @@ class Plainer {
     const std::string_view before = line_from(line_begin_);
     line_begin_ = at_;
     const std::size_t end = std::min(source_.find('\n', at_), source_.size());
-    text_end_ = at_ + end_of_text(source_.substr(at_, end - at_));
     const std::size_t prefix =
         log_prefix(line_from(at_), at_ == 0 ? std::string_view() : before, line_from(end + 1)).size;
+    text_end_ = at_ + end_of_text(source_.substr(at_, end - at_), prefix);
     has_prefix_ = source_.substr(at_, prefix).find_first_not_of(" \t>") != std::string_view::npos;
     at_ += prefix;
     // A figure that was wrapped inside goes on; what is a figure of its own does not.

@@ -1,4 +1,5 @@
 // Messages as people paste them: in logs, pages, wrapped, repeated, cut, in large files.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -130,6 +131,23 @@ TEST_CASE("what a log puts before each line does not count") {
     INFO(head);
     check_whole(wrapped(kMessage, 60, head, true));
     check_whole(head + "step 7\n" + head + kMessage + "\n" + head + "exit 1");
+  }
+}
+
+TEST_CASE("the sides of a box do not count") {
+  for (const std::string side : {"|", "\xe2\x94\x82", "*"}) {
+    for (const std::string head : {"", "  ", "[rank3]: "}) {
+      const std::string left = head + side + " ";
+      std::string box = wrapped(kMessage, 60, left, true);
+      for (std::size_t end = 0; end < box.size(); ++end) {
+        const std::size_t begin = end;
+        end = std::min(box.find('\n', begin), box.size());
+        const std::string blanks(left.size() + 120 - (end - begin), ' ');
+        box.insert(end, blanks + side);
+        end += blanks.size() + side.size();
+      }
+      check_whole(box);
+    }
   }
 }
 
