@@ -98,7 +98,7 @@ def draw_wasteful(draw, draw_ranks):
         keys.update(eval_every=draw.choice([1, 2]), eval_batches=draw.choice([1, 2, 3]), eval_batch=draw.choice([1, 2, 4]))
         if keys["precision"] == "bf16_autocast":
             keys["eval_autocast"] = draw.choice(["batch", "loop"])
-        if "graph" in kinds:
+        if "graph" in kinds and (keys.get("fsdp"), keys.get("gathered")) != (1, "bf16"):
             keys.update(eval_grad=1, keep_eval_losses=draw.choice([0, 1]))
     if "losses" in kinds:
         keys["keep_losses"] = 1

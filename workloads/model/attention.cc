@@ -201,7 +201,8 @@ Var fused_attention(Tape& tape, Var query, Var key, Var value, FusedAttentionSha
   return out;
 }
 
-// The bias is added in place. Its gradient is the sum over the sequences that share it, then cast.
+// The bias is added in place, as a rule. Its gradient is the sum over the sequences that share it,
+// then cast.
 static void add_bias_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0] = b.gradient;
   if (node.edges[1] == kNoEdge) return;
@@ -243,6 +244,7 @@ Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
   if (bias.count > 0) {
     Node* node =
         tape.record(add_bias_backward, {&scores, &bias}, {bias.count, bias.width, scores.count});
+    if (tape.is_watched()) scores.tensor = tape.activation(scores.size_bytes());
     tape.attach(node, &scores);
   }
   Var weights = safe_softmax(tape, std::move(scores), sizes.row_count);

@@ -86,8 +86,11 @@ void softmax_backward(Tape& tape, Node& node, Backprop& b) {
 
 Var cast(Tape& tape, Var input, std::uint64_t width) {
   if (input.width == width) return input;
+  Var* const copy = tape.leaf_copy(input, width);
+  if (copy != nullptr && copy->count > 0) return *copy;
   Node* node = tape.record(one_gradient, {&input}, {input.size_bytes()});
   Var out = result_like(tape, node, input, input.count, width);
+  if (copy != nullptr) *copy = out;
   input.drop();
   return out;
 }

@@ -199,9 +199,8 @@ Var Transformer::gpt2_attention(const LayerWeights& own, std::size_t index, cons
   return out;
 }
 
-// Query, key and value, with their positions.
-std::array<Var, 3> Transformer::llama_heads(const LayerWeights& own, const Var& input) {
-  Var shared = into_parallel(input);
+// Query, key and value, with their positions. `shared`: all tokens of it.
+std::array<Var, 3> Transformer::llama_heads(const LayerWeights& own, const Var& shared) {
   Var query = adapted(into_product(shared), projection(own.query), own.query_adapter);
   // Gemma norms heads after heads and tokens changed places.
   const bool norms_last = setup_.model.gemma;
@@ -213,7 +212,6 @@ std::array<Var, 3> Transformer::llama_heads(const LayerWeights& own, const Var& 
     query = head_norm(query, own.query_norm);
     key = head_norm(key, own.key_norm);
   }
-  shared.drop();
   if (setup_.liger != LigerParts::None) {
     // One function for both, whose backward begins with the queries'.
     key = liger_rotated(tape_, std::move(key), cosine_, sine_, has_one_key_head());
@@ -233,7 +231,8 @@ Var Transformer::llama_attention(const LayerWeights& own, std::size_t index, con
   if (setup_.model.joint_products) {
     joint = adapted(input, projection(own.query), own.query_adapter);
   }
-  auto [query, key, value] = joint.count > 0 ? joint_heads(joint) : llama_heads(own, input);
+  const Var shared = into_parallel(input);  // attention's own argument, which it keeps
+  auto [query, key, value] = joint.count > 0 ? joint_heads(joint) : llama_heads(own, shared);
   cache(index, &key, &value);
   Var mixed = attend(query, key, value, weights);
   Var out = out_of_layer(product_of(std::move(mixed), with_bias(own.output), own.output_adapter));
@@ -310,7 +309,8 @@ Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hid
   if (setup_.model.gemma) hidden = rms_norm(hidden, own.attention_norm);
   hidden = add(tape_, residual, std::move(hidden));
   residual = hidden;
-  hidden = into_parallel(rms_norm(hidden, own.second_norm));
+  Var normed = rms_norm(hidden, own.second_norm);  // the layer's own until the MLP is through
+  hidden = into_parallel(normed);
   if (setup_.model.has_experts(index)) {
     hidden = mixtral_mlp(own, index, hidden);
     if (setup_.head_ranks > 1) hidden = out_of_layer(std::move(hidden));
@@ -324,8 +324,9 @@ Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hid
     Var product = is_fused ? liger_swiglu(tape_, std::move(gate), std::move(up))
                            : multiply(tape_, std::move(gate), std::move(up));
     hidden = out_of_layer(product_of(std::move(product), with_bias(own.down), own.down_adapter));
-    if (setup_.model.gemma) hidden = rms_norm(hidden, own.mlp_norm);
   }
+  normed.drop();
+  if (setup_.model.gemma) hidden = rms_norm(hidden, own.mlp_norm);
   hidden = add(tape_, residual, std::move(hidden));
   drop({&residual, &weights});
   return hidden;

@@ -163,11 +163,14 @@ Var Transformer::make_padding_mask(std::uint64_t query_count, std::uint64_t key_
   return mask;
 }
 
-// Eager attention adds numbers: zeros, and large negative ones where the mask hides a key.
+// Eager attention adds numbers: zeros, and large negative ones where the mask hides a key. They are
+// as wide as what was embedded, which BERT norms: under autocast in four bytes.
 Var Transformer::mask_numbers(Var mask) {
-  Var zero = tape_.make(1, setup_.wide_bytes);
-  Var lowest = tape_.make(1, setup_.wide_bytes);
-  Var numbers = tape_.make(mask.count, setup_.wide_bytes);
+  const bool is_normed = setup_.model.family == ModelFamily::Bert && tape_.autocast();
+  const std::uint64_t width = is_normed ? 4 : setup_.wide_bytes;
+  Var zero = tape_.make(1, width);
+  Var lowest = tape_.make(1, width);
+  Var numbers = tape_.make(mask.count, width);
   drop({&lowest, &zero});
   return numbers;
 }

@@ -40,8 +40,15 @@ void Optimizer::make_norms(const std::vector<OptimizedTensor>& tensors,
     chunks_max = std::max(chunks_max, divided_up(tensor.count, kForeachChunkElements));
   }
   const Tensor partial = pool_->make(tensors.size() * chunks_max * 4, TensorKind::Workspace);
+  std::vector<Tensor> made;
   for (const OptimizedTensor& tensor : tensors) {
-    norms->push_back(pool_->make(tensor.width, TensorKind::Workspace));
+    made.push_back(pool_->make(tensor.width, TensorKind::Workspace));
+  }
+  // Tensors without elements get a zero of their own, and the last ones are nobody's.
+  auto next = made.begin();
+  for (const OptimizedTensor& tensor : tensors) {
+    norms->push_back(tensor.count > 0 ? std::move(*next++)
+                                      : pool_->make(tensor.width, TensorKind::Workspace));
   }
 }
 

@@ -22,8 +22,10 @@ constexpr std::uint32_t kFlatReduceStream = 3;
 constexpr std::uint64_t kCopyBlockBytes = 2048;
 constexpr std::uint64_t kCopyBlocksMax = 132 * 2048 / 128 * 2;  // two waves, 132 multiprocessors
 
-constexpr std::uint64_t hook_code(std::size_t unit, bool after) {
-  return unit * 2 + (after ? 1 : 0);
+enum class Moment : std::uint8_t { BeforeBackward, AfterBackward, BeforeRerun };
+constexpr std::uint64_t kMoments = 3;
+constexpr std::uint64_t hook_code(std::size_t unit, Moment moment) {
+  return unit * kMoments + static_cast<std::uint64_t>(moment);
 }
 
 std::uint64_t block_count(const std::vector<std::uint64_t>& sizes, std::uint64_t block_bytes) {
@@ -111,6 +113,7 @@ void ShardedParameters::set_own_parts(Unit* unit) const {
 void ShardedParameters::wrap(const std::vector<std::vector<std::size_t>>& layers,
                              const std::vector<LateTensor>& late, std::vector<Tensor>* buffers) {
   tape_->set_keeps_casts(settings_.kind != DataParallelKind::Fsdp1);
+  tape_->set_keeps_leaf(!single());
   units_.resize(layers.size() + 1);
   std::vector<bool> is_inside(tape_->parameters().size(), false);
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -222,31 +225,33 @@ Var ShardedParameters::begin_layer(std::size_t layer, Var input) {
       layer + 2 < units_.size()) {
     gather(&units_[layer + 2]);
   }
-  return tape_->hooked(std::move(input), hook_code(layer + 1, true));
+  return tape_->hooked(std::move(input), hook_code(layer + 1, Moment::AfterBackward));
 }
 
-Var ShardedParameters::end_layer(std::size_t layer, Var output) {
+Var ShardedParameters::end_layer(std::size_t layer, Var output, bool is_rerun) {
   if (settings_.reshard) release(&units_[layer + 1]);
-  return tape_->hooked(std::move(output), hook_code(layer + 1, false));
+  // FSDP 1 wraps the checkpoint, version 2 is within.
+  const Moment moment = is_rerun && single() ? Moment::BeforeRerun : Moment::BeforeBackward;
+  return tape_->hooked(std::move(output), hook_code(layer + 1, moment));
 }
 
 void ShardedParameters::end_forward() { last_gathered_.reset(); }
 
 Var ShardedParameters::end_model(Var output) {
-  return tape_->hooked(std::move(output), hook_code(0, false));
+  return tape_->hooked(std::move(output), hook_code(0, Moment::BeforeBackward));
 }
 
 void ShardedParameters::on_hook(std::uint64_t code) {
-  if (code % 2 == 0) {
-    pre_backward(code / 2);
-  } else {
-    post_backward(code / 2);
-  }
+  const std::size_t unit = code / kMoments;
+  const auto moment = static_cast<Moment>(code % kMoments);
+  if (moment == Moment::AfterBackward) return post_backward(unit);
+  gather(&units_[unit]);
+  finish_gather(&units_[unit], moment == Moment::BeforeRerun);
+  if (moment == Moment::BeforeBackward) look_ahead(unit);
 }
 
-void ShardedParameters::pre_backward(std::size_t unit) {
-  gather(&units_[unit]);
-  finish_gather(&units_[unit], false);
+void ShardedParameters::look_ahead(std::size_t unit) {
+  last_gathered_.reset();  // of a block that was run again
   // Backwards go from the last block to the first; the root is first in both.
   const std::size_t next = unit == 0 ? units_.size() - 1 : unit - 1;
   if (settings_.prefetch && next > 0) gather(&units_[next]);

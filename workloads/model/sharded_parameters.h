@@ -27,12 +27,17 @@ class ShardedParameters {
   // Forward: the root's parameters stay until the end of the backward.
   void begin_forward();
   [[nodiscard]] Var begin_layer(std::size_t layer, Var input);
-  [[nodiscard]] Var end_layer(std::size_t layer, Var output);
+  // `is_rerun`: by a reentrant checkpoint, whose backward runs it again before its own begins.
+  [[nodiscard]] Var end_layer(std::size_t layer, Var output, bool is_rerun);
   [[nodiscard]] Var end_model(Var output);  // the backward gathers where this one's comes
   void end_forward();
 
   // Backward.
   void on_hook(std::uint64_t code);
+  // A reentrant checkpoint has run the block again.
+  void begin_rerun_backward(std::size_t layer) {
+    if (single()) look_ahead(layer + 1);
+  }
   void end_backward();
 
   // Streams in use, the one that computes among them.
@@ -90,7 +95,7 @@ class ShardedParameters {
   void reduce_flat(Unit* unit);
   void reduce_over_replicas(const Tensor& shard);
   void keep_gradient(Unit* unit, Tensor reduced);
-  void pre_backward(std::size_t unit);
+  void look_ahead(std::size_t unit);  // gathers what the backward needs next
   void post_backward(std::size_t unit);
 
   DataParallelSettings settings_;

@@ -143,6 +143,7 @@ Var Tape::cast_parameter(std::size_t index) {
 void Tape::end_autocast() {
   for (const std::size_t index : cast_order_) parameters_[index].narrow = {};
   cast_order_.clear();
+  leaf_copy_ = {};
 }
 
 void Tape::begin_segment(SegmentInput input) {
@@ -153,10 +154,11 @@ void Tape::begin_segment(SegmentInput input) {
   segments_.back().input = std::move(input);
 }
 
-void Tape::begin_reentrant(SegmentInput segment, const Var& input) {
+void Tape::begin_reentrant(SegmentInput segment, const Var& input, const Tensor& argument) {
   Node* node = record(nullptr, {&input});
   if (node == nullptr) return;
   save(node, 0, input.tensor);
+  save(node, 1, argument);
   node->sizes[0] = segments_.size();
   segments_.emplace_back();
   segments_.back().input = std::move(segment);
@@ -179,7 +181,9 @@ void Tape::run_reentrant(std::size_t index, const RecomputeSegment& recompute) {
   segment.inputs[0].tensor = nodes_[index].saved[0];
   segment.inputs[0].edge = static_cast<std::int32_t>(index);
   node_count_ = index + 1;
+  leaf_ = static_cast<std::int32_t>(index);
   Var output = recompute(segment);
+  leaf_ = kNoEdge;
   for (std::size_t i = index + 1; i < node_count_; ++i) {
     for (const std::int32_t edge : nodes_[i].edges) {
       if (edge < kNoEdge) ++parameters_[parameter_index(edge)].pending;
@@ -193,7 +197,7 @@ void Tape::run_reentrant(std::size_t index, const RecomputeSegment& recompute) {
   output.drop();
   incoming.tensor.reset();
   segment.inputs[0].drop();
-  nodes_[index].saved[0].reset();
+  drop({&nodes_[index].saved[0], &nodes_[index].saved[1]});
   deliver(nodes_[index].edges[0], std::move(gradient));
 }
 

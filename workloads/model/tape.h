@@ -205,6 +205,8 @@ class Tape {
   [[nodiscard]] Var cast_parameter(std::size_t index);
   // Parameters are views of something else: autocast keeps copies of leaves only.
   void set_keeps_casts(bool keeps_casts) { keeps_casts_ = keeps_casts; }
+  // A hook stands between a checkpoint's input and what reads it, which is no leaf then.
+  void set_keeps_leaf(bool keeps_leaf) { keeps_leaf_ = keeps_leaf; }
   void end_autocast();
   void set_grad_enabled(bool enabled) { grad_enabled_ = enabled; }
   [[nodiscard]] bool grad_enabled() const { return grad_enabled_; }
@@ -213,10 +215,18 @@ class Tape {
   void end_segment() { segment_open_ = -1; }
   [[nodiscard]] bool in_checkpoint() const { return segment_open_ >= 0 || recomputing_; }
   [[nodiscard]] bool recomputing() const { return recomputing_; }
+  // Whether the checkpoint's dispatch mode sees every operator. PyTorch then adds nothing in place.
+  [[nodiscard]] bool is_watched() const { return keeps_products_ && in_checkpoint(); }
   // A reentrant checkpoint instead: nothing in between records; one node runs it again, forward and
-  // backward, from `input`.
-  void begin_reentrant(SegmentInput segment, const Var& input);
+  // backward, from `input`. It saves that and the other argument, which may be null.
+  void begin_reentrant(SegmentInput segment, const Var& input, const Tensor& argument);
   void end_reentrant(Var* output);
+  // While it is run again its input is a leaf, of which autocast keeps its narrow copy: where that
+  // is, or will be. Null for other casts.
+  [[nodiscard]] Var* leaf_copy(const Var& input, std::uint64_t width) {
+    const bool is_leaf = keeps_leaf_ && leaf_ != kNoEdge && input.edge == leaf_;
+    return is_leaf && autocast_ && width < input.width ? &leaf_copy_ : nullptr;
+  }
   // What the open segment keeps for its recomputation: until its last saved tensor was used.
   void hold(const Tensor& tensor) {
     if (segment_open_ >= 0) segments_.back().held.push_back(tensor);
@@ -310,6 +320,9 @@ class Tape {
   bool grad_enabled_ = true;
   bool in_backward_ = false;
   bool recomputing_ = false;
+  std::int32_t leaf_ = kNoEdge;  // the input of the reentrant checkpoint that is run again
+  Var leaf_copy_ = {};
+  bool keeps_leaf_ = true;
   bool stopped_ = false;
   bool keeps_products_ = false;
   bool adds_apart_ = false;

@@ -231,6 +231,12 @@ std::vector<Tensor> Transformer::shared_inputs(bool has_near, bool has_whole) co
   return inputs;
 }
 
+Tensor Transformer::placed_mask() const {
+  const bool is_placed =
+      setup_.model.family == ModelFamily::Gpt2 || setup_.model.family == ModelFamily::Bert;
+  return is_placed ? mask_.tensor : Tensor();
+}
+
 Var Transformer::before_layer(std::size_t index, Var hidden) {
   if (setup_.model.family != ModelFamily::T5 || index != setup_.model.layer_count) return hidden;
   return t5_begin_decoder(std::move(hidden));

@@ -56,9 +56,10 @@ class Transformer {
   [[nodiscard]] Var answer(Var hidden);
   // The tensors that a checkpointed segment of these blocks holds.
   void hold_inputs(const Var& hidden, std::uint64_t first_layer, std::uint64_t layer_count);
-  // Those that are not hidden states, of blocks with a window (near) and without (whole): a
-  // reentrant checkpoint's arguments.
+  // Those that are not hidden states, of blocks with a window (near) and without (whole).
   [[nodiscard]] std::vector<Tensor> shared_inputs(bool has_near, bool has_whole) const;
+  // The mask of blocks that take it by position: a reentrant checkpoint saves it with its input.
+  [[nodiscard]] Tensor placed_mask() const;
   // What only the last graph held goes: its loss variable was overwritten. `keeps_graphs`: a list
   // has that loss, too.
   void end_graph(bool keeps_graphs);
@@ -253,7 +254,7 @@ class Transformer {
   [[nodiscard]] Var attend(const Var& query, Var key, Var value, Var* weights);
   [[nodiscard]] Var gpt2_attention(const LayerWeights& own, std::size_t index, const Var& input,
                                    Var* weights);
-  [[nodiscard]] std::array<Var, 3> llama_heads(const LayerWeights& own, const Var& input);
+  [[nodiscard]] std::array<Var, 3> llama_heads(const LayerWeights& own, const Var& shared);
   [[nodiscard]] Var llama_attention(const LayerWeights& own, std::size_t index, const Var& input,
                                     Var* weights);
   [[nodiscard]] Var gelu_written_out(Var input);

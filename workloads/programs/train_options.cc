@@ -80,6 +80,8 @@ void read_checkpoint(Parameters& parameters, TrainConfig* config) {
   if (!config->is_megatron() && !config->keeps_products) {
     config->reentrant = parameters.flag("reentrant", false);
   }
+  parameters.refuse_if(config->reentrant && config->setup.model.family == ModelFamily::T5,
+                       "reentrant", "0 for T5 models", 1);
   const std::uint64_t layers = config->setup.own_layer_count();
   config->checkpoint_every = parameters.number("checkpoint_every", 1, {1, 1024});
   config->checkpoint_blocks = parameters.number("checkpoint_blocks", 1, {1, layers});
@@ -223,6 +225,11 @@ void read_evaluation(Parameters& parameters, TrainConfig* config) {
   config->keeps_eval_losses = parameters.flag("keep_eval_losses", false);
   parameters.refuse_if(config->keeps_eval_losses && !config->eval_grad, "keep_eval_losses",
                        "0, or eval_grad=1: without graphs nothing is kept", 1);
+  // Its hooks stay at what the flat parameter was in the evaluation.
+  const DataParallelSettings& own = config->data_parallel;
+  parameters.refuse_if(
+      config->eval_grad && own.kind == DataParallelKind::Fsdp1 && own.gathers_narrow, "eval_grad",
+      "0 where fsdp=1 and gathered=bf16: PyTorch then forgets to reduce the next gradients", 1);
 }
 
 void read_lora(Parameters& parameters, TrainConfig* config) {

@@ -210,10 +210,14 @@ void Training::begin_forward(std::uint64_t index) {
   layer_end_ = config_.setup.own_layer_count();
 }
 
+bool Training::begins_segment() const {
+  return config_.checkpointed && !evaluating_ && layer_ % config_.checkpoint_every == 0 &&
+         layer_ % config_.checkpoint_blocks == 0;
+}
+
 // Blocks are checkpointed one by one, every n-th only, or n at a time.
 void Training::begin_segment() {
-  if (!config_.checkpointed || evaluating_) return;
-  if (layer_ % config_.checkpoint_every != 0 || layer_ % config_.checkpoint_blocks != 0) return;
+  if (!begins_segment()) return;
   const std::uint64_t blocks = std::min(config_.checkpoint_blocks, layer_end_ - layer_);
   Var input = stream_;
   input.tensor.reset();
@@ -221,8 +225,9 @@ void Training::begin_segment() {
                        .layer_count = static_cast<std::uint32_t>(blocks),
                        .inputs = {input, Var(), Var()}};
   if (config_.reentrant) {
-    tape().begin_reentrant(std::move(segment), stream_);
-    if (pass().new_arguments.empty()) pass().new_arguments = model_->shared_inputs(true, true);
+    const Tensor mask = model_->placed_mask();
+    tape().begin_reentrant(std::move(segment), stream_, mask);
+    if (pass().new_arguments.empty()) pass().new_arguments = model_->shared_inputs(true, !mask);
     return;
   }
   tape().begin_segment(std::move(segment));
@@ -244,7 +249,10 @@ void Training::forward_layer() {
   // The block's input goes when its name is bound to the output.
   Var output = model_->layer(layer_, stream_);
   end_segment(&output);
-  if (sharded_) output = sharded_->end_layer(layer_, std::move(output));
+  if (sharded_) {
+    const bool is_rerun = config_.reentrant && begins_segment();
+    output = sharded_->end_layer(layer_, std::move(output), is_rerun);
+  }
   stream_ = std::move(output);
   ++layer_;
 }
@@ -311,8 +319,12 @@ void Training::begin_backward() {
 
 // Some nodes; false once all are done.
 bool Training::backward() {
-  return tape().backward(
-      64, [this](const SegmentInput& segment) { return model_->recompute(segment); });
+  return tape().backward(64, [this](const SegmentInput& segment) {
+    Var output = model_->recompute(segment);
+    if (sharded_ && config_.reentrant && segment.layer_count > 0)
+      sharded_->begin_rerun_backward(segment.first_layer);
+    return output;
+  });
 }
 
 void Training::end_backward() {

@@ -76,6 +76,7 @@ class Training {
   // The buffer for a pass's received hidden states, or for their gradient.
   [[nodiscard]] Tensor stage_buffer(bool is_gradient);
   void forward_layer();
+  [[nodiscard]] bool begins_segment() const;
   void begin_segment();
   void end_segment(Var* output);
   void end_forward();
