@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint64_t k8bitElementsMin = 4096;
 constexpr std::uint64_t k8bitBlockElements = 256;
 // What their values stand for: one such table of signed ones and one of the others.
-constexpr std::uint64_t k8bitTableBytes = 256 * 4;
+constexpr std::uint64_t k8bitTableElements = 256;
 // And those of smaller tensors in PyTorch's memory where it pages (optim/optimizer.py, 0.49.2).
 constexpr std::uint64_t kPagedElementsMin = 100'000;
 // Elements that one thread block of a foreach operator works on.
@@ -84,9 +84,10 @@ void Optimizer::clip(const std::vector<OptimizedTensor>& tensors, bool are_shard
   coefficient.reset();
 }
 
-void Optimizer::add_states(std::size_t count, std::uint64_t size_bytes) {
+void Optimizer::add_states(std::size_t count, std::uint64_t elements, std::uint64_t width) {
   for (std::size_t i = 0; i < count; ++i) {
-    states_.push_back(pool_->make(size_bytes, TensorKind::OptimizerState));
+    states_.push_back(pool_->make(elements * width, TensorKind::OptimizerState));
+    widths_.push_back(width);
   }
 }
 
@@ -95,7 +96,7 @@ void Optimizer::make_two_states(std::uint64_t count, std::uint64_t width) {
     managed_bytes_ += 2 * count * width;
     return;
   }
-  add_states(2, count * width);
+  add_states(2, count, width);
 }
 
 void Optimizer::make_8bit_states(std::uint64_t count, StatesFrom from) {
@@ -105,7 +106,7 @@ void Optimizer::make_8bit_states(std::uint64_t count, StatesFrom from) {
   }
   if (from == StatesFrom::Step) {
     while (tables_.size() < 2) {
-      tables_.push_back(pool_->make(k8bitTableBytes, TensorKind::OptimizerState));
+      tables_.push_back(pool_->make(k8bitTableElements * 4, TensorKind::OptimizerState));
     }
     make_two_states(count, 1);
   } else {
@@ -113,42 +114,32 @@ void Optimizer::make_8bit_states(std::uint64_t count, StatesFrom from) {
     const bool with_tables = from == StatesFrom::HostFile || !has_loaded_tables_;
     has_loaded_tables_ = true;
     for (int state = 0; state < 2; ++state) {
-      add_states(1, count);
-      if (with_tables) add_states(1, k8bitTableBytes);
+      add_states(1, count, 1);
+      if (with_tables) add_states(1, k8bitTableElements, 4);
     }
   }
-  add_states(2, divided_up(count, k8bitBlockElements) * 4);
+  add_states(2, divided_up(count, k8bitBlockElements), 4);
 }
 
 std::vector<Tensor> Optimizer::load_states(const std::vector<OptimizedTensor>& tensors,
                                            bool on_device) {
   std::vector<Tensor> old = std::exchange(states_, {});
+  widths_.clear();
   has_states_ = has_loaded_tables_ = false;
   pages_states_ = false;  // what is loaded goes to the device, and pages are never given back
   make_states(tensors, on_device ? StatesFrom::DeviceFile : StatesFrom::HostFile);
   std::vector<Tensor> file;
-  if (on_device && kind_ == OptimizerKind::AdamW8bit) file = copy_states(tensors);
+  if (on_device && kind_ == OptimizerKind::AdamW8bit) file = copy_states();
   for (Tensor& state : old) state.reset();
   return file;
 }
 
 // As copy.deepcopy copies tensors: the bytes, and a tensor of one element that gets them.
-std::vector<Tensor> Optimizer::copy_states(const std::vector<OptimizedTensor>& tensors) {
-  std::vector<std::uint64_t> widths;
-  bool had_tables = false;
-  for (const OptimizedTensor& tensor : tensors) {
-    const bool is_narrow = tensor.count >= k8bitElementsMin;
-    const bool has_tables = is_narrow && !std::exchange(had_tables, had_tables || is_narrow);
-    for (int state = 0; state < 2; ++state) {
-      widths.push_back(is_narrow ? 1 : 4);
-      if (has_tables) widths.push_back(4);
-    }
-    if (is_narrow) widths.insert(widths.end(), 2, 4);  // scales
-  }
+std::vector<Tensor> Optimizer::copy_states() {
   std::vector<Tensor> originals = std::exchange(states_, {});
   for (std::size_t i = 0; i < originals.size(); ++i) {
     states_.push_back(pool_->make(originals[i].size_bytes(), TensorKind::OptimizerState));
-    const Tensor element = pool_->make(widths.at(i), TensorKind::Workspace);
+    const Tensor element = pool_->make(widths_[i], TensorKind::Workspace);
   }
   return originals;
 }
@@ -159,7 +150,7 @@ void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, StatesF
   if (kind_ == OptimizerKind::SgdMomentum) {  // made by the foreach operators themselves
     for (const std::vector<OptimizedTensor>& type : types_of(tensors)) {
       for (const OptimizedTensor& tensor : type) {
-        add_states(1, tensor.size_bytes());
+        add_states(1, tensor.count, tensor.width);
       }
     }
     return;
@@ -180,8 +171,9 @@ void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, StatesF
       case OptimizerKind::AdamWLoop:
       case OptimizerKind::AdamWFused:
         // The fused implementation keeps each parameter's step count on the device.
-        if (kind_ == OptimizerKind::AdamWFused || from == StatesFrom::DeviceFile) add_states(1, 4);
-        add_states(2, tensor.size_bytes());
+        if (kind_ == OptimizerKind::AdamWFused || from == StatesFrom::DeviceFile)
+          add_states(1, 1, 4);
+        add_states(2, tensor.count, tensor.width);
         break;
     }
   }

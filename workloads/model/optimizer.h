@@ -55,6 +55,7 @@ class Optimizer {
   [[nodiscard]] const std::vector<Tensor>& states() const { return states_; }
   void clear() {
     states_.clear();
+    widths_.clear();
     tables_.clear();
   }
 
@@ -63,8 +64,8 @@ class Optimizer {
   void make_norms(const std::vector<OptimizedTensor>& tensors, std::vector<Tensor>* norms);
   void make_states(const std::vector<OptimizedTensor>& tensors, StatesFrom from);
   void make_8bit_states(std::uint64_t count, StatesFrom from);
-  std::vector<Tensor> copy_states(const std::vector<OptimizedTensor>& tensors);
-  void add_states(std::size_t count, std::uint64_t size_bytes);
+  std::vector<Tensor> copy_states();
+  void add_states(std::size_t count, std::uint64_t elements, std::uint64_t width);
   void make_two_states(std::uint64_t count, std::uint64_t width);
   void cut_gradient(const OptimizedTensor& tensor);
   void loop(const std::vector<OptimizedTensor>& tensors);
@@ -76,7 +77,8 @@ class Optimizer {
   bool has_loaded_tables_ = false;
   std::uint64_t managed_bytes_ = 0;  // taken by the states that are being made
   std::vector<Tensor> states_;
-  std::vector<Tensor> tables_;  // of states of one byte, made with the first of them
+  std::vector<std::uint64_t> widths_;  // bytes per element of each
+  std::vector<Tensor> tables_;         // of states of one byte, made with the first of them
 };
 
 }  // namespace allocmark
