@@ -6,6 +6,7 @@
 
 #include "base/divided_up.h"
 #include "workloads/model/collectives.h"
+#include "workloads/model/copy_tables.h"
 
 namespace allocmark {
 namespace {
@@ -17,38 +18,10 @@ constexpr std::uint64_t kSubGroupElements = 1'000'000'000;
 constexpr std::uint32_t kFlatGatherStream = 2;
 constexpr std::uint32_t kFlatReduceStream = 3;
 
-// PyTorch's kernels that split and join many tensors get tables of blocks of 2048 bytes (128
-// threads of 16 bytes), 8 bytes per entry (ATen/native/cuda/TensorShape.cu).
-constexpr std::uint64_t kCopyBlockBytes = 2048;
-constexpr std::uint64_t kCopyBlocksMax = 132 * 2048 / 128 * 2;  // two waves, 132 multiprocessors
-
 enum class Moment : std::uint8_t { BeforeBackward, AfterBackward, BeforeRerun };
 constexpr std::uint64_t kMoments = 3;
 constexpr std::uint64_t hook_code(std::size_t unit, Moment moment) {
   return unit * kMoments + static_cast<std::uint64_t>(moment);
-}
-
-std::uint64_t block_count(const std::vector<std::uint64_t>& sizes, std::uint64_t block_bytes) {
-  std::uint64_t blocks = 0;
-  for (const std::uint64_t size_bytes : sizes) blocks += divided_up(size_bytes, block_bytes);
-  return blocks;
-}
-
-// Of split_with_sizes_copy: `sizes` are one rank's parts.
-std::uint64_t split_table_bytes(const std::vector<std::uint64_t>& sizes, std::uint64_t ranks) {
-  const std::uint64_t factor =
-      divided_up(block_count(sizes, kCopyBlockBytes) * ranks, kCopyBlocksMax);
-  std::uint64_t chunks = 1;
-  while (chunks * chunks < factor) ++chunks;
-  const std::uint64_t repeats =
-      std::max<std::uint64_t>(divided_up(factor, std::min(chunks, ranks)), 1);
-  const std::uint64_t blocks = block_count(sizes, kCopyBlockBytes * repeats);
-  return (4 * sizes.size() + 1 + blocks) * 8;
-}
-
-// Of _chunk_cat.
-std::uint64_t join_table_bytes(const std::vector<std::uint64_t>& sizes) {
-  return (6 * sizes.size() + 2 + block_count(sizes, kCopyBlockBytes)) * 8;
 }
 
 }  // namespace
@@ -244,10 +217,29 @@ Var ShardedParameters::end_model(Var output) {
 void ShardedParameters::on_hook(std::uint64_t code) {
   const std::size_t unit = code / kMoments;
   const auto moment = static_cast<Moment>(code % kMoments);
-  if (moment == Moment::AfterBackward) return post_backward(unit);
+  if (moment == Moment::AfterBackward) {
+    const bool is_done = unit == rerun_unit_ && gradients_left_ == 0;
+    rerun_unit_ = gradients_left_ = 0;
+    if (!is_done) post_backward(unit);
+    return;
+  }
   gather(&units_[unit]);
   finish_gather(&units_[unit], moment == Moment::BeforeRerun);
   if (moment == Moment::BeforeBackward) look_ahead(unit);
+}
+
+void ShardedParameters::begin_rerun_backward(std::size_t layer) {
+  if (single()) return look_ahead(layer + 1);
+  if (settings_.kind != DataParallelKind::Fsdp1) return;
+  rerun_unit_ = layer + 1;
+  gradients_left_ = static_cast<std::size_t>(std::ranges::count_if(
+      units_[rerun_unit_].shards, [this](const Shard& shard) { return is_trained(shard); }));
+}
+
+// What the forward recorded comes first in a backward that another one runs, since autograd counts
+// nodes by threads: a flat parameter's gradient is then joined as soon as it can be.
+void ShardedParameters::on_gradient() {
+  if (gradients_left_ > 0 && --gradients_left_ == 0) post_backward(rerun_unit_);
 }
 
 void ShardedParameters::look_ahead(std::size_t unit) {

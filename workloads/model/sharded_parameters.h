@@ -35,9 +35,9 @@ class ShardedParameters {
   // Backward.
   void on_hook(std::uint64_t code);
   // A reentrant checkpoint has run the block again.
-  void begin_rerun_backward(std::size_t layer) {
-    if (single()) look_ahead(layer + 1);
-  }
+  void begin_rerun_backward(std::size_t layer);
+  // A parameter's gradient is whole.
+  void on_gradient();
   void end_backward();
 
   // Streams in use, the one that computes among them.
@@ -103,6 +103,8 @@ class ShardedParameters {
   Tape* tape_;
   std::uint64_t width_ = 4;  // bytes per element of the shards
   std::vector<Unit> units_;
+  std::size_t rerun_unit_ = 0;      // FSDP 1: whose block's backward a reentrant checkpoint runs
+  std::size_t gradients_left_ = 0;  // of it
   bool is_prepared_ = false;
   bool drops_gradients_ = false;  // at the next forward
   Tensor last_gathered_;          // kept until the next unit was copied out (forward)

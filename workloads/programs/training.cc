@@ -104,6 +104,7 @@ void Training::wrap() {
       model_->set_fully_sharded(settings.gathers_narrow);
     }
     tape().set_on_hook([this](std::uint64_t code) { sharded_->on_hook(code); });
+    tape().set_on_parameter([this](std::size_t) { sharded_->on_gradient(); });
   } else if (settings.kind != DataParallelKind::None) {
     replicas_ = std::make_unique<DataParallel>(settings, &tape());
     replicas_->wrap(model_->ordered_parameters(), model_->trained_parameters(), model_->buffers());
