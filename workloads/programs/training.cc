@@ -228,11 +228,11 @@ void Training::begin_segment() {
   if (config_.reentrant) {
     const Tensor mask = model_->placed_mask();
     tape().begin_reentrant(std::move(segment), stream_, mask);
+    if (!pass().new_arguments.empty()) return;
     bool has_near = false, has_whole = false;  // of all blocks that are run again
     for (std::uint64_t i = 0; i < layer_end_; i += config_.checkpoint_every)
       (config_.setup.model.slides(i) ? has_near : has_whole) = true;
-    if (pass().new_arguments.empty())
-      pass().new_arguments = model_->shared_inputs(has_near, has_whole && !mask);
+    pass().new_arguments = model_->shared_inputs(has_near, has_whole && !mask);
     return;
   }
   tape().begin_segment(std::move(segment));
