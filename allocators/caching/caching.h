@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "allocators/caching/async_allocator.h"
 #include "allocators/caching/snapshot.h"
 #include "allocators/cuda/cuda_driver.h"
+#include "base/mutex.h"
 
 namespace allocmark {
 
@@ -71,7 +71,7 @@ class CachingBackend final : public Backend {
   [[nodiscard]] std::vector<caching::SegmentInfo> snapshot() const;
 
  private:
-  mutable std::mutex mutex_;  // guards everything below
+  mutable Mutex mutex_;  // guards everything below
   std::optional<CudaDriver> own_driver_;
   caching::Driver& driver_;
   // One of the two is there.

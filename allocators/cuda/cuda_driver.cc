@@ -16,7 +16,7 @@ void* pointer_of(std::uint64_t address) { return reinterpret_cast<void*>(address
 // Lets others have a held mutex for a while.
 class Released {
  public:
-  explicit Released(std::mutex* mutex) : mutex_(mutex) {
+  explicit Released(Mutex* mutex) : mutex_(mutex) {
     if (mutex_ != nullptr) mutex_->unlock();
   }
   ~Released() {
@@ -26,7 +26,7 @@ class Released {
   Released& operator=(const Released&) = delete;
 
  private:
-  std::mutex* mutex_;
+  Mutex* mutex_;
 };
 
 std::uint64_t pool_bytes(cudaMemPool_t pool, cudaMemPoolAttr attribute) {
@@ -37,7 +37,7 @@ std::uint64_t pool_bytes(cudaMemPool_t pool, cudaMemPoolAttr attribute) {
 
 }  // namespace
 
-CudaDriver::CudaDriver(std::mutex* released) : released_(released) {
+CudaDriver::CudaDriver(Mutex* released) : released_(released) {
   ALLOCMARK_CUDA_CHECK(cudaGetDevice(&device_));
 }
 

@@ -8,10 +8,10 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 
 #include "allocators/cuda/driver.h"
+#include "base/mutex.h"
 
 namespace allocmark {
 
@@ -21,7 +21,7 @@ class CudaDriver : public caching::Driver {
   // On the current device, which must stay the current one of every thread that calls. Where
   // `released` is not null, it is a mutex that the caller holds and that is free for others while
   // cudaMalloc runs.
-  explicit CudaDriver(std::mutex* released);
+  explicit CudaDriver(Mutex* released);
 
   void check_pending_error() override;
   std::optional<std::uint64_t> allocate(std::uint64_t size_bytes, caching::Stream stream) override;
@@ -59,7 +59,7 @@ class CudaDriver : public caching::Driver {
   [[nodiscard]] CUresult try_create(std::uint64_t size_bytes, CUmemGenericAllocationHandle* handle);
 
   int device_ = 0;
-  std::mutex* released_;
+  Mutex* released_;
   cudaMemPool_t pool_ = nullptr;
   // The shareable handle type asked for; PyTorch tries fabric handles first and then file
   // descriptors for good.
