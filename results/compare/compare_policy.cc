@@ -79,8 +79,7 @@ class Object {
   [[noreturn]] void wrong(const std::string& key, std::string wanted,
                           const OrderedJson& got) const {
     refuse_policy(where_, fmt::format("the value of '{}' is not as it must be", key),
-                  std::move(wanted),
-                  got.dump(-1, ' ', true, OrderedJson::error_handler_t::replace).substr(0, 60));
+                  std::move(wanted), json_excerpt(got));
   }
 
  private:

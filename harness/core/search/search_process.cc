@@ -89,7 +89,7 @@ SearchResult run_part(const SearchSpec& spec, const SearchPlace& place,
 
 }  // namespace
 
-std::string to_told_json(const SearchResult& result, bool at_capacity) {
+Json to_told_json(const SearchResult& result, bool at_capacity) {
   constexpr std::array kAtCapacity{"oom_count", "peak_bytes", "driver_ns_per_step",
                                    "calls_per_step", "driver_ns"};
   Json json = to_json(result);
@@ -101,7 +101,7 @@ std::string to_told_json(const SearchResult& result, bool at_capacity) {
     }
     if (setting["least_bytes"].is_null()) setting["unsettled_bytes"] = nullptr;
   }
-  return json_text(json);
+  return json;
 }
 
 SearchResult run_search(const SearchSpec& spec, const SearchPlace& place,

@@ -6,6 +6,8 @@
 #include <functional>
 #include <string>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "harness/core/search/search.h"
 
 namespace allocmark {
@@ -13,7 +15,7 @@ namespace allocmark {
 // The result for those who read --format json: null for what no pass measured. Without passes at
 // one capacity (`at_capacity` false), and of a setting that could not be tried, that is everything
 // that is counted there.
-[[nodiscard]] std::string to_told_json(const SearchResult& result, bool at_capacity);
+[[nodiscard]] nlohmann::json to_told_json(const SearchResult& result, bool at_capacity);
 
 class InterruptGuard;
 

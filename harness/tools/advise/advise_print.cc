@@ -343,7 +343,7 @@ void print_json(const Advice& advice, const JobOptions& job) {
                      {"other_way", told.other_way},
                      {"warning", judged.warning},
                      {"safety", safety_of(search, judged.verdict)}};
-  json.update(nlohmann::ordered_json::parse(to_told_json(search.own, true)));
+  json.update(nlohmann::ordered_json(to_told_json(search.own, true)));
   json["trace_hash"] = fmt::format("{:016x}", search.own.trace_hash);
   json["needs"] = needs_sentence(search.own);
   json["impossible"] = search.is_impossible();

@@ -87,7 +87,7 @@ void choose_cards(const JobOptions& job, Fit* fit) {
 
 // What was not looked for is null, not 0.
 void print_json(const Fit& fit, const JobOptions& job) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::parse(to_told_json(fit.own, false));
+  nlohmann::ordered_json json = to_told_json(fit.own, false);
   json["trace_hash"] = fmt::format("{:016x}", fit.own.trace_hash);
   json["release"] = {{"name", fit.release.rules->name()}, {"basis", fit.release.basis}};
   json["without"] = job.without;

@@ -171,7 +171,7 @@ TEST_CASE("what no pass measured is null to those who read it, not 0") {
   result.settings.push_back({.conf = "max_split_size_mb:128", .pass_count = 1});
   result.settings.push_back({.conf = "backend:cudaMallocAsync", .failure = "it aborted"});
   using Json = nlohmann::json;
-  const Json fit = Json::parse(to_told_json(result, false));
+  const Json fit = to_told_json(result, false);
   CHECK(fit["capacity_bytes"].is_null());
   for (const Json& setting : fit["settings"]) {
     for (const char* const name :
@@ -183,7 +183,7 @@ TEST_CASE("what no pass measured is null to those who read it, not 0") {
   CHECK(fit["settings"][0]["unsettled_bytes"] == 0);
   CHECK(fit["settings"][1]["unsettled_bytes"].is_null());
 
-  const Json advise = Json::parse(to_told_json(result, true));
+  const Json advise = to_told_json(result, true);
   CHECK(advise["capacity_bytes"] == 7);
   CHECK(advise["settings"][0]["oom_count"] == 0);
   CHECK(advise["settings"][0]["driver_ns_per_step"] == 0);
