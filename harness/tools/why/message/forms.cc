@@ -3,8 +3,6 @@
 
 #include <array>
 
-#include "base/assert.h"
-
 namespace allocmark::message {
 namespace {
 
@@ -99,6 +97,11 @@ constexpr std::array kBfcRegionAnchors = {
 constexpr std::array kXlaAnchors = {Anchor{"Out of memory while trying to allocate {}"},
                                     Anchor{"RESOURCE_EXHAUSTED: Out of memory allocating {}"},
                                     Anchor{"Failed to allocate request for {}"}};
+// "BufferAssignment stats", below the message.
+constexpr std::array kXlaPatterns = {Pattern{Program, "total allocation: {}"},
+                                     Pattern{Parameters, "parameter allocation: {}"},
+                                     Pattern{Outputs, "maybe_live_out allocation: {}"},
+                                     Pattern{Temporaries, "preallocated temp allocation: {}"}};
 constexpr std::array kTpuAnchors = {Anchor{"Attempting to reserve {} at"},
                                     Anchor{"Attempting to allocate {}. That was not possible"},
                                     Anchor{"Attempting to reserve {}. That was not possible"}};
@@ -158,6 +161,14 @@ constexpr std::array kPaddleAnchors = {Anchor{"Cannot allocate {} memory on GPU"
 constexpr std::array kPaddlePatterns = {Pattern{Allocated, "{} memory has been allocated"},
                                         Pattern{Free, "available memory is only {}"}};
 
+constexpr std::array kCudaJlAnchors = {Anchor{"Out of GPU memory trying to allocate {}"}};
+constexpr std::array kCudaJlPatterns = {Pattern{Total, "GPU memory usage: ~ ( ~ / {} )"},
+                                        Pattern{Used, "GPU memory usage: ~ ( {} /"},
+                                        Pattern{Allocated, "Memory pool usage: {} ("},
+                                        Pattern{Reserved, "Memory pool usage: ~ ( {} reserved )"},
+                                        Pattern{Reserved, "CUDA allocator usage: {}"},  // until 2
+                                        Pattern{Allowed, "( capped at {} )"}};
+
 constexpr std::array kVllmAnchors = {
     Anchor{"on startup is less than desired GPU memory utilization ( ~ , {} )"},
     Anchor{"{} KV cache is needed, which is larger than the available KV cache memory"},
@@ -175,11 +186,12 @@ constexpr std::array kVllmTokenPatterns = {
 constexpr std::array kSglangAnchors = {
     Anchor{"Not enough memory. Please try to increase --mem-fraction-static"}};
 
-// TensorRT, Faiss, XGBoost and NCCL.
+// TensorRT, Faiss, Warp, XGBoost and NCCL.
 constexpr std::array kDriverAnchors = {
     Anchor{"Requested amount of GPU memory ( {} ) could not be allocated"},
     Anchor{"OutOfMemory (Requested size was {}", Asked, true},
     Anchor{"Failed to cudaMalloc {} on device"},
+    Anchor{"Failed to allocate {} on device 'cuda"},
     Anchor{"Requested memory: {}"},
     Anchor{"Failed to CUDA calloc {}"},
     Anchor{"Failed to CUDA calloc async {}"},
@@ -241,7 +253,8 @@ constexpr std::array kPinnedAnchors = {
 constexpr std::array kPinnedArgumentAnchors = {Anchor{"CUDA error: invalid argument"},
                                                Anchor{"HIP error: invalid argument"}};
 
-// NCCL, ONNX Runtime, TensorRT, Triton, Thrust, dlib, bitsandbytes, CTranslate2, TVM, JAX, TGI.
+// NCCL, ONNX Runtime, TensorRT, Triton, Thrust, dlib, bitsandbytes, CTranslate2, TVM, JAX, TGI,
+// Warp, CUDA.jl.
 constexpr std::array kLibraryAnchors = {Anchor{"Cuda failure 2 out of memory"},
                                         Anchor{"CUDA failure 2: out of memory"},
                                         Anchor{"Cuda Runtime (out of memory)"},
@@ -252,6 +265,8 @@ constexpr std::array kLibraryAnchors = {Anchor{"Cuda failure 2 out of memory"},
                                         Anchor{"out of memory at line"},
                                         Anchor{"failed with error out of memory"},
                                         Anchor{"CUDA: out of memory"},
+                                        Anchor{"Warp CUDA error 2: out of memory"},
+                                        Anchor{"Out of GPU memory Stacktrace:"},
                                         Anchor{"RESOURCE_EXHAUSTED: Out of memory"},
                                         Anchor{"Not enough memory to handle ~ prefill tokens"}};
 
@@ -295,7 +310,7 @@ constexpr std::array kForms = {
          .patterns = {},
          .style = kXlaStyle,
          .is_warning = true},
-    Form{Family::Xla, "JAX", kXlaAnchors, {}, kXlaStyle},
+    Form{Family::Xla, "JAX", kXlaAnchors, kXlaPatterns, kXlaStyle},
     Form{Family::XlaPool, "TensorFlow and JAX (cudaMallocAsync)", kXlaPoolAnchors, kXlaPoolPatterns,
          kStateStyle},
     Form{Family::OtherGpu, "JAX on a TPU", kTpuAnchors, kTpuPatterns, kXlaStyle},
@@ -307,6 +322,7 @@ constexpr std::array kForms = {
     Form{Family::OnnxRuntime, "ONNX Runtime", kOrtAnchors, {}, kBareStyle, kOrtBefore},
     Form{Family::CuPy, "CuPy", kCupyAnchors, kCupyPatterns},
     Form{Family::Paddle, "Paddle", kPaddleAnchors, kPaddlePatterns},
+    Form{Family::CudaJl, "CUDA.jl", kCudaJlAnchors, kCudaJlPatterns},
     Form{Family::Vllm, "vLLM", kVllmAnchors, kVllmPatterns, {}, kVllmBefore},
     Form{Family::Vllm, "vLLM", kVllmTokenAnchors, kVllmTokenPatterns, kBareStyle},
     Form{Family::Sglang, "SGLang", kSglangAnchors, {}},
@@ -343,41 +359,8 @@ constexpr std::array kForms = {
          .patterns = {},
          .is_library = true}};
 
-constexpr std::array<QuantityWords, kQuantityCount> kWords = {{
-    {"asked", "asked", "what the failed request needed"},
-    {"total", "card", "the memory of the whole card"},
-    {"free", "free", "free on the card when it failed, by the driver"},
-    {"this_process", "this process", "all of this process on the card, also what is not PyTorch's"},
-    {"process", "process", "what a process holds on the card"},
-    {"allowed", "limit", "what the allocator may take at most"},
-    {"allocated", "allocated", "given to the program"},
-    {"allocated_peak", "allocated, peak", "most that was ever given to the program"},
-    {"unallocated", "unallocated", "reserved by the allocator and free in it"},
-    {"reserved", "reserved", "taken from the driver by the allocator"},
-    {"reserved_peak", "reserved, peak", "most that was ever taken from the driver"},
-    {"pool_free", "in private pools",
-     "free in pools of CUDA graphs and MemPools; PyTorch counts it as allocated"},
-    {"inactive", "non-releasable", "free pieces of segments that are partly used"},
-    {"other_memory", "other", "memory of the process beside the allocator"},
-    {"largest_free", "largest free", "the largest free chunk"},
-    {"free_chunks", "free chunks", "all free chunks together"},
-    {"segment_limit", "segment's limit", "address space of one expandable segment"},
-    {"segment_needed", "segment needed", "address space that the request needs"},
-    {"exceeded", "over the limit", "by how much, as the message says"},
-    {"tokens_asked", "tokens asked", "the longest request that may come"},
-    {"tokens_free", "tokens held", "what the cache has room for"},
-    {"retry_count", "retries", "times that the cache was given back before a request was served"},
-    {"oom_count", "failures", "requests that failed"},
-}};
-
 }  // namespace
 
 std::span<const Form> all_forms() { return kForms; }
-
-const QuantityWords& words_of(Quantity quantity) {
-  const auto index = static_cast<std::size_t>(quantity);
-  ALLOCMARK_ASSERT(index < kWords.size());
-  return kWords[index];
-}
 
 }  // namespace allocmark::message

@@ -27,6 +27,7 @@ enum class Family : std::uint8_t {
   OnnxRuntime,
   CuPy,
   Paddle,
+  CudaJl,  // Julia's CUDA.jl, whose pool is the driver's
   Vllm,
   Sglang,
   OtherGpu,   // a device without CUDA, whose allocator is not known here
@@ -62,6 +63,11 @@ enum class Quantity : std::uint8_t {
   SegmentLimit,  // expandable_segments_reserve
   SegmentNeeded,
   Exceeded,
+  Used,     // of the card, by whomever
+  Program,  // what a compiled program holds at once, and its parts
+  Parameters,
+  Outputs,
+  Temporaries,
   TokensAsked,  // by one request of a server; a count, no bytes, as all that follow
   TokensFree,   // that its cache holds
   RetryCount,   // calls

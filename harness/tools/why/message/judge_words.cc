@@ -27,7 +27,10 @@ NamedWords named_words(const Message& message, MoreWords more) {
 }  // namespace
 
 std::string told(const Figure& figure) {
-  return figure.printed.empty() ? show(figure) : figure.printed;
+  if (figure.printed.empty()) return show(figure);
+  const bool is_long =
+      figure.printed.ends_with(" bytes") && figure.bytes >= static_cast<std::int64_t>(kMiB);
+  return is_long ? fmt::format("{} ({})", figure.printed, show(figure)) : figure.printed;
 }
 
 std::string request_words(const Message& message) {

@@ -38,7 +38,7 @@ namespace allocmark::message {
 [[nodiscard]] Verdict judge_host(const Message& message);
 [[nodiscard]] Verdict judge_pinning(const Message& message);
 
-// "20.00 MiB" as the message has it, else as `show` does.
+// "20.00 MiB" as the message has it, else as `show` does; "20971520 bytes (20.0 MiB)".
 [[nodiscard]] std::string told(const Figure& figure);
 // "20.00 MiB", "0 B" for less than nothing.
 [[nodiscard]] std::string bytes_text(std::int64_t size_bytes);

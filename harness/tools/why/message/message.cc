@@ -282,6 +282,10 @@ Message message_of(const Hit& hit, const std::string& plain, std::size_t end) {
       set_figure(&message, ready.quantity, *match->figure);
     }
   }
+  const auto& used = message.of(Quantity::Used);
+  const auto& total = message.of(Quantity::Total);
+  if (used && total && !message.of(Quantity::Free))
+    message.set(Quantity::Free, at_least_zero(*total - *used));
   message.is_mixed = is_mixed(message, plain, begin, end);
   if (message.is_mixed) drop_mixed(&message);
   for (const ReadyPattern& ready : form.before) take_before(&message, ready, plain, begin);

@@ -13,6 +13,7 @@ namespace allocmark::message {
 namespace {
 
 constexpr const char* kExpandable = "expandable_segments:True";
+constexpr const char* kPythonJob = "python job.py";
 
 bool is_other_device(const Message& message) {
   return !message.device.empty() && message.device != "CUDA" && message.device != "HIP";
@@ -56,14 +57,14 @@ void record_driver_calls(std::string_view program, Remedy* remedy) {
 }
 
 // For an allocator that is a backend here: with its cache off, each request reaches the driver.
-void record_requests(const std::vector<std::string>& cache_off, std::string_view allocator,
-                     Remedy* remedy) {
+void record_requests(const std::vector<std::string>& cache_off, std::string_view program,
+                     std::string_view allocator, Remedy* remedy) {
   remedy->record_title =
       "To record the job's requests, with the cache off, and to replay them with it:";
   remedy->record = cache_off;
   remedy->record.insert(
       remedy->record.end(),
-      {"nsys profile --cuda-memory-usage=true -o job python job.py",
+      {fmt::format("nsys profile --cuda-memory-usage=true -o job {}", program),
        "nsys export --type sqlite job.nsys-rep",
        fmt::format("allocmark run --workload file:job.sqlite --allocator {}", allocator)});
 }
@@ -190,6 +191,11 @@ Remedy for_bfc(const Message& message, const Verdict& verdict) {
         "The limit is a share of the card: in JAX XLA_PYTHON_CLIENT_MEM_FRACTION (0.75 unless "
         "set). A larger one helps where the card has more.");
   }
+  if (message.of(Quantity::Outputs)) {
+    remedy.changes.emplace_back(
+        "Results take the place of inputs that are given away (jax.jit with donate_argnums); what "
+        "lives in between shrinks with jax.checkpoint or a smaller batch.");
+  }
   std::vector<std::string> cache_off = {"export XLA_PYTHON_CLIENT_ALLOCATOR=platform  # in JAX"};
   std::string allocator = "bfc@xla-2026-09";
   std::string framework = "jax";
@@ -198,33 +204,8 @@ Remedy for_bfc(const Message& message, const Verdict& verdict) {
     allocator += "  # in TensorFlow bfc@tf2.21";
     framework += "  # or --framework tensorflow";
   }
-  record_requests(cache_off, allocator, &remedy);
+  record_requests(cache_off, kPythonJob, allocator, &remedy);
   ask_for_setting(framework, &remedy);
-  return remedy;
-}
-
-// Where the buffers' sizes are not told, a person knows them.
-std::string pinned_sizes(const Message& message) {
-  const auto& asked = message.of(Quantity::Asked);
-  return asked ? fmt::format("{}B", asked->bytes) : "SIZE...";
-}
-
-Remedy for_pinning(const Message& message) {
-  Remedy remedy;
-  remedy.changes.push_back(fmt::format(
-      "PyTorch pins a power of two for each request, so 20.4 GiB take 32. 'allocmark pinned {}' "
-      "says what is pinned, by release, and which key stops the rounding (2.13 or later).",
-      pinned_sizes(message)));
-  remedy.changes.push_back(
-      "Or pin less or in more pieces: half of the host's memory at most, each piece below 512 GiB, "
-      "which one call does not pin. In a container its limit counts; on Windows pinned "
-      "memory counts against the card too.");
-  remedy.changes.push_back("Or do without: pin_memory=False, or a smaller cache on the host.");
-  remedy.record_title = "To see what the host has, and what is pinned, before the job asks:";
-  remedy.record = {"grep -E 'MemAvailable|Unevictable' /proc/meminfo",
-                   "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.current",
-                   "allocmark pinned " + pinned_sizes(message)};
-  remedy.last_line = "To set: nothing for the card; ask the host for less, or for exact blocks.";
   return remedy;
 }
 
@@ -287,6 +268,14 @@ constexpr std::array kChanges = {
            "XLA_PYTHON_CLIENT_MEM_FRACTION).",
            true}};
 
+void for_julia(Remedy* remedy) {
+  remedy->changes.emplace_back(
+      "Less must be live: CUDA.jl has collected garbage before it says so, and what it did not get "
+      "back is still reachable. CUDA.unsafe_free!(array) gives one back at once. The pool is the "
+      "driver's (cudaMallocAsync): no setting of PyTorch applies.");
+  record_requests({"export JULIA_CUDA_MEMORY_POOL=none"}, "julia job.jl", "async", remedy);
+}
+
 Remedy for_others(const Message& message, const Verdict& verdict) {
   Remedy remedy;
   const Family family = message.form->is_library ? Family::Driver : message.form->family;
@@ -319,13 +308,17 @@ Remedy for_others(const Message& message, const Verdict& verdict) {
     case Family::CuPy:
       remedy.changes.push_back(
           "The limit is cupy.get_default_memory_pool().set_limit, or CUPY_GPU_MEMORY_LIMIT.");
-      record_requests({"cupy.cuda.set_allocator(None)  # first thing in job.py"}, "cupy", &remedy);
+      record_requests({"cupy.cuda.set_allocator(None)  # first thing in job.py"}, kPythonJob,
+                      "cupy", &remedy);
+      break;
+    case Family::CudaJl:
+      for_julia(&remedy);
       break;
     case Family::OnnxRuntime:
       remedy.changes.push_back(
           "gpu_mem_limit of the CUDA provider is the arena's limit; "
           "arena_extend_strategy=kSameAsRequested lets it grow by less.");
-      record_driver_calls("python job.py", &remedy);
+      record_driver_calls(kPythonJob, &remedy);
       break;
     case Family::Killed:
     case Family::Host:
@@ -336,7 +329,7 @@ Remedy for_others(const Message& message, const Verdict& verdict) {
           "says what they take.");
       break;
     default:
-      record_driver_calls("python job.py", &remedy);
+      record_driver_calls(kPythonJob, &remedy);
       break;
   }
   return remedy;

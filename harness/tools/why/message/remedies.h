@@ -18,6 +18,9 @@ struct Remedy {
   std::vector<std::string> record{};   // lines to paste
 };
 
+// Of memory of the host that was not pinned.
+[[nodiscard]] Remedy for_pinning(const Message& message);
+
 [[nodiscard]] Remedy remedy_for(const Message& message, const Verdict& verdict);
 
 }  // namespace allocmark::message

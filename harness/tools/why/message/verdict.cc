@@ -79,6 +79,7 @@ Verdict judge_by_family(const Message& message) {
   switch (message.form->family) {
     case Family::PyTorch:
     case Family::Paddle:
+    case Family::CudaJl:
       return judge_caching(message);
     case Family::PyTorchPool:
     case Family::XlaPool:

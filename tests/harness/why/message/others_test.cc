@@ -54,6 +54,27 @@ TEST_CASE("a pool of CuPy without a limit failed at the driver") {
   CHECK(has(answer.text, "failed at the driver: CuPy's pool has no limit and holds 4,294,967,296"));
 }
 
+TEST_CASE("what Julia's pool keeps free counts, and its caller gets Julia's words") {
+  const Answer too_big = answer_to(
+      "Out of GPU memory trying to allocate 3.000 GiB\nEffective GPU memory usage: 99.55% (11.688 "
+      "GiB/11.741 GiB)\nMemory pool usage: 8.505 GiB (10.406 GiB reserved)\n");
+  CHECK(too_big.verdict.cause == Cause::TooBig);
+  // 3.000 - (11.741 - 11.688) - (10.406 - 8.505) GiB
+  CHECK(has(too_big.text, "1.05 GiB must go"));
+  CHECK(has(too_big.text, "JULIA_CUDA_MEMORY_POOL=none"));
+  CHECK(has(too_big.text, "nor CUDA.jl's"));
+  CHECK_FALSE(has(too_big.text, "torch"));
+  const Answer pieces = answer_to(case_of("CUDA.jl").text);
+  CHECK(pieces.verdict.cause == Cause::FragmentationPossible);
+  CHECK(pieces.remedy.setting.empty());
+}
+
+TEST_CASE("a compiled program's own sum says what must fit") {
+  const Answer answer = answer_to(case_of("JAX with a program's buffers").text);
+  CHECK(has(answer.text, "The compiled program holds 14.44 GiB at once"));
+  CHECK(has(answer.text, "donate_argnums"));
+}
+
 TEST_CASE("a library's error is not answered with a snapshot of PyTorch") {
   for (const char* text : {"RuntimeError: CUDA failed with error out of memory",
                            "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770"})
@@ -139,7 +160,7 @@ TEST_CASE("what is too large for one piece is not called out of memory") {
   const Answer mlx = answer_to(
       "[metal::malloc] Attempting to allocate 34359738368 bytes which is greater than the maximum "
       "allowed buffer size of 9534832640 bytes.");
-  CHECK(has(mlx.text, "One piece may have 9534832640 bytes."));
+  CHECK(has(mlx.text, "One piece may have 9534832640 bytes (8.88 GiB)."));
   // Newer texts do not say it.
   const std::string rest =
       " GPU 0 has a total capacity of 15.11 GiB. Of the allocated memory 0 bytes is allocated by "

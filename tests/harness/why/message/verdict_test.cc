@@ -306,7 +306,7 @@ TEST_CASE("an error without figures is answered by the library that wrote it") {
   const Answer rmm = answer_to(
       "MemoryError: std::bad_alloc: out_of_memory: CUDA error (failed to allocate 8589934592 "
       "bytes) at: /rmm/mr/cuda_memory_resource.hpp:62: cudaErrorMemoryAllocation out of memory");
-  CHECK(has(rmm.text, "a request of 8589934592 bytes failed at the driver"));
+  CHECK(has(rmm.text, "a request of 8589934592 bytes (8.00 GiB) failed at the driver"));
   CHECK_FALSE(has(rmm.text, "Raise the pool's maximum size"));
   CHECK(has(answer_to("MemoryError: std::bad_alloc: CUDA error at: cuda_memory_resource.hpp68: "
                       "cudaErrorMemoryAllocation out of memory")
@@ -347,7 +347,7 @@ TEST_CASE("libraries that ask the driver themselves are answered by what they sa
       "[TRT] [E] Requested amount of GPU memory (25769803776 bytes) could not be allocated. There "
       "may not be enough free memory for allocation to succeed.\n"
       "[TRT] [E] Error Code 2: OutOfMemory (Requested size was 25769803776 bytes.)");
-  CHECK(has(engine.text, "a request of 25769803776 bytes failed"));
+  CHECK(has(engine.text, "a request of 25769803776 bytes (24.0 GiB) failed"));
   CHECK_FALSE(has(engine.text, "Other messages"));
   const Answer index = answer_to(
       "Faiss assertion failed: Failed to cudaMalloc 1610612736 bytes on device 0 (error 2 out of "
