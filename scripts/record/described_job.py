@@ -26,7 +26,7 @@ def padded_mask(ids, is_left):
     import torch
     mask, (count, length) = torch.ones_like(ids), ids.shape
     for row in range(count - 1):
-        hidden = (row + 1) * length // (2 * count)
+        hidden = max((row + 1) * length // (2 * count), min(1, length - 1))
         mask[row, :hidden] = 0 if is_left else mask[row, :hidden]
         if not is_left:
             mask[row, length - hidden:] = 0

@@ -64,7 +64,7 @@ def batches(keys):
             inputs["position_ids"] = positions_of_texts(count, length)
         if mask == "padding":
             for row in range(count):
-                begin = length - (row + 1) * length // (2 * count + 1)
+                begin = length - max((row + 1) * length // (2 * count + 1), min(1, length - 1))
                 inputs["attention_mask"][row, begin:] = 0
                 if keys.family != "t5":
                     inputs["labels"][row, begin:] = -100

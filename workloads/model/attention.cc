@@ -131,7 +131,8 @@ std::uint64_t efficient_workspace_bytes(std::uint64_t matrices, std::uint64_t ro
 
 Var bias_of_whole_steps(Tape& tape, Var bias, std::uint64_t columns) {
   constexpr std::uint64_t kStep = 8;
-  if (bias.width < 4 || columns % kStep == 0) return bias;
+  const bool is_cudnns = bias.width < 4 && columns > 1;
+  if (is_cudnns || columns % kStep == 0) return bias;
   Var out = tape.make(bias.count / columns * rounded_up(columns, kStep), bias.width);
   bias.drop();
   return out;
@@ -165,12 +166,28 @@ static Var efficient_attention(Tape& tape, Var query, Var key, Var value,
   return out;
 }
 
+// The flash kernel, without gradients: the result, row sums, the state of the random numbers.
+static Var flash_attention(Tape& tape, const FusedAttentionShape& shape, std::uint64_t out_count,
+                           std::uint64_t width) {
+  Var out = tape.make_product(out_count, width);
+  const Var sums = tape.make_product(shape.row_count, 4);
+  const Var seed = tape.make_product(2, 8);
+  const Var offset = tape.make_product(1, 8);
+  return out;
+}
+
 Var fused_attention(Tape& tape, Var query, Var key, Var value, FusedAttentionShape shape) {
   narrow(tape, {&value, &key, &query});
   const std::uint64_t out_count = shape.value_count > 0 ? shape.value_count : shape.query_count;
   if (shape.key_count == 0) shape.key_count = shape.query_count / shape.repeats;
   if (shape.value_count == 0) shape.value_count = shape.key_count;
-  if (query.width == 4) {
+  // cuDNN takes no single key; the flash kernel takes no bias.
+  const bool leaves_cudnn = shape.one_key && !tape.grad_enabled();
+  if (leaves_cudnn && query.width < 4 && !shape.bias) {
+    drop({&query, &key});
+    return flash_attention(tape, shape, out_count, value.width);
+  }
+  if (query.width == 4 || leaves_cudnn) {
     return efficient_attention(tape, std::move(query), std::move(key), std::move(value), shape,
                                out_count);
   }

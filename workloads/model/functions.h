@@ -167,6 +167,7 @@ struct FusedAttentionShape {
   std::uint64_t query_rows = 1;  // tokens of a sequence
   std::uint64_t repeats = 1;     // query heads per key head
   bool one_query = false;        // per sequence
+  bool one_key = false;          // likewise
   bool one_head = false;
   Tensor bias = {};  // added to the scores, without a gradient
 };
@@ -177,8 +178,8 @@ struct FusedAttentionShape {
 [[nodiscard]] std::uint64_t efficient_workspace_bytes(std::uint64_t matrices, std::uint64_t rows,
                                                       std::uint64_t head_width,
                                                       std::uint64_t value_width);
-// The memory-efficient kernel reads eight numbers of a bias at a time: one of four bytes with other
-// columns is copied into longer rows.
+// The memory-efficient kernel reads eight numbers of a bias at a time: one with other columns is
+// copied into longer rows. In two bytes it runs where there is one key, which cuDNN does not take.
 [[nodiscard]] Var bias_of_whole_steps(Tape& tape, Var bias, std::uint64_t columns);
 // Scaled dot product attention as cuDNN runs it in two bytes, and the memory-efficient kernel in
 // four.

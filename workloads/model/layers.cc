@@ -153,6 +153,7 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
         .query_rows = setup_.sequence,
         .repeats = repeats,
         .one_query = setup_.sequence == 1,
+        .one_key = setup_.key_count() == 1,
         .one_head = has_one_head()};
     if (block_mask().count != 0) {
       return masked_fused_attention(query, std::move(key), std::move(value), shape);

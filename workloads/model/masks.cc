@@ -151,9 +151,11 @@ Var Transformer::make_padding_mask(std::uint64_t query_count, std::uint64_t key_
   Var before = seen == KeysSeen::Near ? near_pairs() : tape_.make(pairs, 1);
   before = tape_.make(pairs, 1);
   one.drop();
-  Var rows = tape_.make(setup_.batch * key_count, 8);
+  // Copies of what cannot be seen as all pairs' rows and columns: a single one can.
+  const std::uint64_t given_count = setup_.batch * key_count;
+  Var rows = given_count > 1 ? tape_.make(given_count, 8) : Var();
   Var columns;
-  if (setup_.batch > 1) columns = tape_.make(setup_.batch * key_count, 8);
+  if (setup_.batch > 1 && key_count > 1) columns = tape_.make(given_count, 8);
   Var given = tape_.make(setup_.batch * key_count, 1);
   drop({&rows, &columns});
   Var mask = tape_.make(setup_.batch * query_count * key_count, 1);

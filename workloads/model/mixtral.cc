@@ -190,10 +190,13 @@ Var Transformer::mixtral_mlp(const LayerWeights& own, std::size_t index, const V
   Routing routing = is_latent ? grouped_route(own, rows) : mixtral_route(own, rows);
   if (setup_.expert_ranks > 1) routing = own_routes(routing);
   if (is_latent) rows = view(tape_, hidden);  // the router has one of its own
+  // One token after others: a prompt of one token is none.
+  const std::uint64_t context = mask_length_ > 0 ? mask_length_ : setup_.key_count();
+  const bool continues = setup_.sequence == 1 && context > 1;
   Var out;
   if (setup_.expert_loop) {
     out = mixtral_looped_experts(own, rows, routing, mixtral_draw_counts(index));
-  } else if (!setup_.training && setup_.copies_experts && setup_.sequence == 1) {
+  } else if (!setup_.training && setup_.copies_experts && continues) {
     out = mixtral_copied_experts(rows);
   } else {
     out = mixtral_sorted_experts(own, rows, routing);

@@ -177,6 +177,7 @@ Var Transformer::t5_attend(Var query, Var key, Var value, const T5Attention& wha
                             .row_count = rows * model.head_count,
                             .query_rows = what.queries,
                             .one_query = what.queries == 1,
+                            .one_key = what.keys == 1,
                             .bias = bias.tensor});
   }
   if (what.is_causal && what.queries > 1) bias = t5_causal_bias(bias, what.queries, what.keys);

@@ -96,7 +96,7 @@ Var Transformer::embed(const Tensor& tokens) {
     Var words = embed_words(tokens);
     let_checkpoints_begin(&words);
     // The same row of type ids for every sequence becomes rows of their own.
-    Var type_indexes = setup_.batch == 1 ? types : tape_.make(rows, 8);
+    Var type_indexes = setup_.batch == 1 || setup_.sequence == 1 ? types : tape_.make(rows, 8);
     Var type_rows = embedding(tape_, types.tensor, rows, type_table_, model.hidden);
     type_indexes.drop();
     Var sum = add(tape_, words, type_rows);

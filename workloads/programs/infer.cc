@@ -147,7 +147,8 @@ void Inference::begin_batch() {
   const std::uint64_t answer = config_.answers[batch_index_ % config_.answers.size()];
   if (answer > 0) generated = answer - 1;
   ++batch_index_;
-  model_->set_padded(config_.padded && batch_size_ > 1);
+  // Prompts of one token cannot differ in length.
+  model_->set_padded(config_.padded && batch_size_ > 1 && context_ > 1);
   context_end_ = generates() ? context_ + generated : context_;
   length_ = context_;
   // transformers never makes a shorter one than the last.
