@@ -142,7 +142,8 @@ def with_float8(keys, model):
     return with_products(model, fp8_linear) if keys.word("products", "own") == "fp8" else model
 
 
-def checkpoint(keys, model):
+def checkpoint(keys, model, before=0):
+    """`before`: blocks that this rank has in earlier chunks, for `checkpoint_every`."""
     kind = keys.word("checkpoint", "none")
     if kind == "none":
         return
@@ -154,7 +155,7 @@ def checkpoint(keys, model):
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant, **options})
     if every > 1:
         for index, block in enumerate(model.transformer.h if keys.family == "gpt2" else model.model.layers):
-            block.gradient_checkpointing = index % every == 0
+            block.gradient_checkpointing = (before + index) % every == 0
     if reentrant:
         model.enable_input_require_grads()
 
@@ -170,4 +171,5 @@ def with_adapters(keys, model):
                         target_modules=list(targets), fan_in_fan_out=keys.family == "gpt2",
                         modules_to_save=["embed_tokens", "lm_head"] if keys.word("lora_trains") == "embeddings" else None)
     # Sharded parameters have one type.
-    return get_peft_model(model, config, autocast_adapter_dtype=keys.number("fsdp") == 0)
+    is_sharded = keys.number("fsdp") > 0 or keys.number("zero") > 0 or keys.number("cp", 1) > 1
+    return get_peft_model(model, config, autocast_adapter_dtype=not is_sharded)

@@ -9,8 +9,8 @@ def is_autocast(keys):
     return keys.word("precision", "bf16_autocast") == "bf16_autocast"
 
 
-def part_of(keys, stage, stages):
-    """The stage's blocks, with the table of words before the first ones and the head behind the last ones."""
+def part_of(keys, stage, stages, chunk=0):
+    """The stage's blocks, the rank's chunk of this number, with the table of words before the first ones and the head behind the last ones."""
     import torch
     casts = is_autocast(keys)
     whole = make_model(keys)
@@ -36,7 +36,7 @@ def part_of(keys, stage, stages):
                 hidden = self.whole.model(use_cache=False, **inputs).last_hidden_state
                 return self.whole.lm_head(hidden) if is_last else hidden
 
-    checkpoint(keys, whole)
+    checkpoint(keys, whole, chunk * counts[stage])
     return Part()
 
 
@@ -67,7 +67,7 @@ def train_stage(keys, make_optimizer):
     ranks, rank, chunks = keys.number("pp"), torch.distributed.get_rank(), keys.number("virtual", 1)
     keys.asked.add("rank")  # join() knows it
     micro_batches = keys.number("micro_batches", ranks)
-    parts = [part_of(keys, rank + chunk * ranks, ranks * chunks).to("cuda", dtype_of(keys)).train() for chunk in range(chunks)]
+    parts = [part_of(keys, rank + chunk * ranks, ranks * chunks, chunk).to("cuda", dtype_of(keys)).train() for chunk in range(chunks)]
     parameters = [parameter for part in parts for parameter in part.parameters()]
     optimizer = make_optimizer(keys, parameters)
     schedule = schedule_of(keys, parts, ranks, rank, micro_batches)

@@ -170,22 +170,25 @@ class Training:
             self.kept_outputs.append(output.logits)
         return output.loss
 
-    def share_sequences(self, tensors):
-        """Until the backward's end."""
+    def share_sequences(self, inputs):
+        """Where ranks share them, until `pieces` close: at the backward's end, or after an evaluation's batch."""
+        if not self.sequence_mesh:
+            return inputs
         from torch.distributed.tensor.experimental import context_parallel
+        tensors = list(inputs.values())
         self.pieces.enter_context(context_parallel(self.sequence_mesh, buffers=tensors, buffer_seq_dims=[1] * len(tensors),
                                                    no_restore_buffers=set(tensors)))
+        return inputs
 
     def forward(self):
         if self.keeps_batch:
             self.inputs = self.make()
-            if self.sequence_mesh:
-                self.share_sequences(list(self.inputs.values()))
+            self.share_sequences(self.inputs)
             with self.context():
                 self.loss = self.loss_of(self.inputs)
         else:
             with self.context():
-                self.loss = self.loss_of(self.make())
+                self.loss = self.loss_of(self.share_sequences(self.make()))
 
     def backward(self, is_first):
         if self.zero_grad == "before_backward" and is_first:
@@ -222,10 +225,11 @@ class Training:
             for _ in range(self.eval_batches):
                 with contextlib.nullcontext() if self.eval_loops else self.context():
                     if self.eval_grad:
-                        loss = self.model(**self.make(self.eval_batch)).loss
+                        loss = self.model(**self.share_sequences(self.make(self.eval_batch))).loss
                         total += loss.item()
                     else:
-                        total += self.model(**self.make(self.eval_batch)).loss.item()
+                        total += self.model(**self.share_sequences(self.make(self.eval_batch))).loss.item()
+                    self.pieces.close()
                 if self.kept_eval_losses is not None:
                     self.kept_eval_losses.append(loss)
         if self.kept_eval_losses:

@@ -22,7 +22,7 @@ TEST_CASE("the same text and seed give the same bytes") {
        49241, 369498664},
       {"infer:llama-3-8b,requests=4,batch=2,lengths=code,kv=preallocated,generated_max=8,attention="
        "eager",
-       0xe46414a0f3dee83bu, 58932, 54432526568},
+       0x5cbb0638bb659af9u, 58932, 54432526568},
       {"infer:bert-base,requests=20,batch=8,arrival=random,lengths=lognormal,precision=fp32,"
        "attention=eager",
        0xa31f45fef7205ee9u, 2724, 584733376},

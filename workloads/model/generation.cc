@@ -50,11 +50,8 @@ void Generation::grow(std::uint64_t context) {
   Tensor longer = grow_inputs(tape_, batch_, context, &positions_, &positions_before_);
   mask_before_ = std::exchange(mask_, std::move(longer));
   // The prompt's positions stay; later ones go here, and the mask with the last input.
-  if (is_prompt_) {
-    mask_before_.reset();
-  } else {
-    positions_before_.reset();
-  }
+  if (is_prompt_ || keeps_no_mask_) mask_before_.reset();
+  if (!is_prompt_) positions_before_.reset();
 }
 
 void Generation::test_end() {
@@ -123,7 +120,7 @@ void Generation::end_draft() {
 
 void Generation::end() {
   std::vector<Tensor>* const scores = scores_;
-  *this = Generation(tape_, samples_);
+  *this = Generation(tape_, samples_, keeps_no_mask_);
   scores_ = scores;
 }
 

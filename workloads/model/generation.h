@@ -13,8 +13,10 @@ namespace allocmark {
 
 class Generation {
  public:
-  // `samples`: tokens are drawn instead of chosen.
-  Generation(Tape* tape, bool samples) : tape_(tape), samples_(samples), sampling_(tape) {}
+  // `samples`: tokens are drawn instead of chosen. `keeps_no_mask`: a preallocated cache's masks
+  // are made of the caller's, which then goes.
+  Generation(Tape* tape, bool samples, bool keeps_no_mask = false)
+      : tape_(tape), samples_(samples), keeps_no_mask_(keeps_no_mask), sampling_(tape) {}
 
   // The caller wants the scores of every step: copies behind a processor that forbids the end.
   void keep_scores(std::vector<Tensor>* scores) { scores_ = scores; }
@@ -49,6 +51,7 @@ class Generation {
 
   Tape* tape_;
   bool samples_;
+  bool keeps_no_mask_;
   Sampling sampling_;
   std::vector<Tensor>* scores_ = nullptr;
   std::uint64_t batch_ = 0;

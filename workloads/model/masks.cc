@@ -224,8 +224,8 @@ void Transformer::make_causal_masks() {
   // Several tokens after others that are cached: attention has no mode for their triangle.
   const bool goes_on = setup_.sequence > 1 && setup_.key_count() > setup_.sequence;
   const ModelShape& model = setup_.model;
-  // Both kinds are made where blocks differ.
-  const bool has_whole = model.window == 0 || model.window_every > 0;
+  // Both kinds are made where blocks differ; Qwen's whole one always.
+  const bool has_whole = model.window == 0 || model.window_every > 0 || model.has_qwen_parts();
   if (given_mask_ && (!setup_.fused_attention || padded_ || is_longer || goes_on)) {
     if (has_whole) mask_ = make_given_mask(KeysSeen::Before);
     if (model.window > 0) window_mask_ = make_given_mask(KeysSeen::Near);

@@ -30,6 +30,19 @@ std::vector<std::vector<OptimizedTensor>> types_of(const std::vector<OptimizedTe
   return types;
 }
 
+// Those of which each rank has a part of the sum, but tables, which have all of it.
+std::vector<OptimizedTensor> summed_gradients(std::vector<OptimizedTensor> tensors) {
+  std::erase_if(tensors, [](const OptimizedTensor& one) {
+    return !one.cuts_gradient || one.gradient_count > 0;
+  });
+  return tensors;
+}
+
+// From the last to the first.
+void let_go(std::vector<Tensor> old) {
+  while (!old.empty()) old.pop_back();
+}
+
 }  // namespace
 
 // A norm of each tensor of one type, by way of partial sums of all.
@@ -37,7 +50,8 @@ void Optimizer::make_norms(const std::vector<OptimizedTensor>& tensors,
                            std::vector<Tensor>* norms) {
   std::uint64_t chunks_max = 0;
   for (const OptimizedTensor& tensor : tensors) {
-    chunks_max = std::max(chunks_max, divided_up(tensor.count, kForeachChunkElements));
+    const std::uint64_t count = std::max(tensor.count, tensor.gradient_count);
+    chunks_max = std::max(chunks_max, divided_up(count, kForeachChunkElements));
   }
   const Tensor partial = pool_->make(tensors.size() * chunks_max * 4, TensorKind::Workspace);
   std::vector<Tensor> made;
@@ -58,13 +72,26 @@ void Optimizer::clip(const std::vector<OptimizedTensor>& tensors, bool are_shard
   const auto scratch = [this](std::uint64_t size_bytes) {
     return pool_->make(size_bytes, TensorKind::Workspace);
   };
+  // Gradients of which each rank has a part of the sum are summed first; a table's is not, as it is
+  // whole, but its norm is.
+  const std::vector<OptimizedTensor> summed = summed_gradients(tensors);
+  are_shards |= !summed.empty();
   Tensor total;
   {
     std::vector<Tensor> norms;
-    for (const std::vector<OptimizedTensor>& type : types_of(tensors)) make_norms(type, &norms);
+    {
+      std::vector<Tensor> sums = cut_gradients(summed);
+      for (const std::vector<OptimizedTensor>& type : types_of(tensors)) make_norms(type, &norms);
+      let_go(std::move(sums));
+    }
+    std::vector<Tensor> joined_norms;
+    for (const OptimizedTensor& tensor : tensors) {
+      if (!summed.empty() && tensor.cuts_gradient) joined_norms.push_back(scratch(width));
+    }
     {
       const std::uint64_t stacked_bytes = tensors.size() * width;
       const Tensor stacked = scratch(stacked_bytes);
+      let_go(std::move(joined_norms));
       Tensor joined;  // the root of all ranks' sum of squares
       if (are_shards) {
         const Tensor squares = scratch(stacked_bytes);
@@ -81,6 +108,7 @@ void Optimizer::clip(const std::vector<OptimizedTensor>& tensors, bool are_shard
   Tensor coefficient = scratch(width);
   drop({&reciprocal, &shifted});
   const Tensor clamped = scratch(width);
+  let_go(cut_gradients(summed));
   coefficient.reset();
 }
 
@@ -88,6 +116,7 @@ void Optimizer::add_states(std::size_t count, std::uint64_t elements, std::uint6
   for (std::size_t i = 0; i < count; ++i) {
     states_.push_back(pool_->make(elements * width, TensorKind::OptimizerState));
     widths_.push_back(width);
+    are_distributed_.push_back(adds_distributed_ && elements > 1);
   }
 }
 
@@ -125,11 +154,12 @@ std::vector<Tensor> Optimizer::load_states(const std::vector<OptimizedTensor>& t
                                            bool on_device) {
   std::vector<Tensor> old = std::exchange(states_, {});
   widths_.clear();
+  are_distributed_.clear();
   has_states_ = has_loaded_tables_ = false;
   pages_states_ = false;  // what is loaded goes to the device, and pages are never given back
   make_states(tensors, on_device ? StatesFrom::DeviceFile : StatesFrom::HostFile);
   std::vector<Tensor> file;
-  if (on_device && kind_ == OptimizerKind::AdamW8bit) file = copy_states();
+  if (on_device) file = kind_ == OptimizerKind::AdamW8bit ? copy_states() : copy_distributed();
   for (Tensor& state : old) state.reset();
   return file;
 }
@@ -144,18 +174,31 @@ std::vector<Tensor> Optimizer::copy_states() {
   return originals;
 }
 
+std::vector<Tensor> Optimizer::copy_distributed() {
+  std::vector<Tensor> originals;
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (!are_distributed_[i]) continue;
+    Tensor copy = pool_->make(states_[i].size_bytes(), TensorKind::OptimizerState);
+    originals.push_back(std::exchange(states_[i], std::move(copy)));
+  }
+  return originals;
+}
+
 void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, StatesFrom from) {
   if (has_states_) return;
   has_states_ = true;
   if (kind_ == OptimizerKind::SgdMomentum) {  // made by the foreach operators themselves
     for (const std::vector<OptimizedTensor>& type : types_of(tensors)) {
       for (const OptimizedTensor& tensor : type) {
-        add_states(1, tensor.count, tensor.width);
+        adds_distributed_ = tensor.is_distributed;
+        // Momentum begins as a copy of the gradient, also of one that is larger than its tensor.
+        add_states(1, std::max(tensor.count, tensor.gradient_count), tensor.width);
       }
     }
     return;
   }
   for (const OptimizedTensor& tensor : tensors) {
+    adds_distributed_ = tensor.is_distributed;
     switch (kind_) {
       case OptimizerKind::Sgd:
       case OptimizerKind::SgdMomentum:
@@ -200,21 +243,42 @@ void Optimizer::loop(const std::vector<OptimizedTensor>& tensors) {
   }
 }
 
+std::vector<Tensor> Optimizer::cut_gradients(const std::vector<OptimizedTensor>& tensors) {
+  std::vector<Tensor> parts;
+  for (const OptimizedTensor& tensor : tensors) {
+    if (tensor.cuts_gradient)
+      parts.push_back(pool_->make(tensor.size_bytes(), TensorKind::Gradient));
+  }
+  return parts;
+}
+
 void Optimizer::step(const std::vector<OptimizedTensor>& tensors) {
+  const bool has_states = has_states_;
   make_states(tensors);
   if (kind_ == OptimizerKind::AdamWLoop) loop(tensors);
+  if (kind_ == OptimizerKind::Sgd || kind_ == OptimizerKind::SgdMomentum) {
+    if (kind_ == OptimizerKind::SgdMomentum && has_states) {
+      // Momentum in place: a table's is whole, as its gradient is; others' are cut for both
+      // operators.
+      const std::vector<OptimizedTensor> others = summed_gradients(tensors);
+      let_go(cut_gradients(others));
+      std::vector<Tensor> momenta = cut_gradients(others);
+      let_go(cut_gradients(others));
+      let_go(std::move(momenta));
+    }
+    return let_go(cut_gradients(tensors));
+  }
   if (kind_ != OptimizerKind::AdamW) return;
   // The foreach implementation makes all denominators at once and drops them from the last to the
   // first.
   std::vector<Tensor> denominators;
-  const auto let_go = [](std::vector<Tensor> old) {
-    while (!old.empty()) old.pop_back();
-  };
   for (const std::vector<OptimizedTensor>& type : types_of(tensors)) {
     std::vector<Tensor> fresh;
-    for (const OptimizedTensor& tensor : type) {
-      if (tensor.cuts_gradient) cut_gradient(tensor);
-    }
+    // For the means, and twice for the means of squares.
+    let_go(cut_gradients(type));
+    std::vector<Tensor> factors = cut_gradients(type);
+    let_go(cut_gradients(type));
+    let_go(std::move(factors));
     for (const OptimizedTensor& tensor : type) {
       fresh.push_back(pool_->make(tensor.size_bytes(), TensorKind::Workspace));
     }

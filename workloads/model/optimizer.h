@@ -27,9 +27,11 @@ enum class OptimizerKind : std::uint8_t {
 }
 
 struct OptimizedTensor {
-  std::uint64_t count = 0;     // elements; 0: this rank has none, but counts steps
-  std::uint64_t width = 0;     // bytes per element
-  bool cuts_gradient = false;  // whoever reads the gradient makes its part of it first
+  std::uint64_t count = 0;           // elements; 0: this rank has none, but counts steps
+  std::uint64_t width = 0;           // bytes per element
+  bool cuts_gradient = false;        // whoever reads the gradient makes its part of it first
+  std::uint64_t gradient_count = 0;  // its elements, where it is larger; 0: as many
+  bool is_distributed = false;       // a DTensor: load_state_dict() copies its states on the device
   [[nodiscard]] std::uint64_t size_bytes() const { return count * width; }
 };
 
@@ -49,13 +51,15 @@ class Optimizer {
   }
   // Replaces all states, also where there are none yet, by those of a loaded state dict.
   // `on_device`: step counts are there too, as torch.load(map_location="cuda") puts them. What is
-  // returned lives until the caller lets go of the dict: bitsandbytes copies all that is in it.
+  // returned lives until the caller lets go of the dict: bitsandbytes copies all that is in it,
+  // PyTorch the states of DTensors.
   [[nodiscard]] std::vector<Tensor> load_states(const std::vector<OptimizedTensor>& tensors,
                                                 bool on_device);
   [[nodiscard]] const std::vector<Tensor>& states() const { return states_; }
   void clear() {
     states_.clear();
     widths_.clear();
+    are_distributed_.clear();
     tables_.clear();
   }
 
@@ -65,9 +69,12 @@ class Optimizer {
   void make_states(const std::vector<OptimizedTensor>& tensors, StatesFrom from);
   void make_8bit_states(std::uint64_t count, StatesFrom from);
   std::vector<Tensor> copy_states();
+  std::vector<Tensor> copy_distributed();
   void add_states(std::size_t count, std::uint64_t elements, std::uint64_t width);
   void make_two_states(std::uint64_t count, std::uint64_t width);
   void cut_gradient(const OptimizedTensor& tensor);
+  // Of those that are to be cut, for a foreach operator.
+  std::vector<Tensor> cut_gradients(const std::vector<OptimizedTensor>& tensors);
   void loop(const std::vector<OptimizedTensor>& tensors);
 
   OptimizerKind kind_;
@@ -78,7 +85,9 @@ class Optimizer {
   std::uint64_t managed_bytes_ = 0;  // taken by the states that are being made
   std::vector<Tensor> states_;
   std::vector<std::uint64_t> widths_;  // bytes per element of each
-  std::vector<Tensor> tables_;         // of states of one byte, made with the first of them
+  std::vector<bool> are_distributed_;  // likewise
+  bool adds_distributed_ = false;
+  std::vector<Tensor> tables_;  // of states of one byte, made with the first of them
 };
 
 }  // namespace allocmark

@@ -77,8 +77,9 @@ Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weigh
   // addmm saves mat1 and mat2, mm self and mat2: the input is first only with a bias.
   if (weight.edge != kNoEdge) tape.save(node, with_bias ? 0 : 1, input.tensor);
   if (input.edge != kNoEdge) tape.save(node, with_bias ? 1 : 0, weight.tensor);
+  const bool is_kept = tape.has_product();  // and not computed again
   Var out = tape.make_product(rows * columns, input.width);
-  tape.use_cublas(with_bias);
+  if (!is_kept) tape.use_cublas(with_bias);
   tape.product(rows, columns, inner);
   tape.attach(node, &out);
   drop({&input, &original});

@@ -1,7 +1,6 @@
 #include "workloads/model/sharded_parameters.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "base/divided_up.h"
@@ -10,9 +9,6 @@
 
 namespace allocmark {
 namespace {
-
-// DeepSpeed's preset of sub_group_size: so many of a rank's elements are stepped at a time.
-constexpr std::uint64_t kSubGroupElements = 1'000'000'000;
 
 // FSDP 1 casts on one stream and gathers and reduces on two others; version 2 gathers on the first.
 constexpr std::uint32_t kFlatGatherStream = 2;
@@ -179,12 +175,16 @@ void ShardedParameters::prepare() {
   }
 }
 
-void ShardedParameters::begin_forward() {
-  prepare();
+void ShardedParameters::drop_old_gradients() {
   for (Unit& unit : units_) {
     if (drops_gradients_) unit.gradient.reset();
   }
   drops_gradients_ = false;
+}
+
+void ShardedParameters::begin_forward() {
+  prepare();
+  drop_old_gradients();
   gather(&units_[0]);
   finish_gather(&units_[0], true);
 }
@@ -331,33 +331,6 @@ void ShardedParameters::end_backward() {
   last_reduced_.reset();
 }
 
-std::vector<OptimizedTensor> ShardedParameters::optimized(
-    const std::vector<std::size_t>& order) const {
-  if (settings_.offloads) return {};
-  if (settings_.kind == DataParallelKind::Zero3) {
-    std::vector<OptimizedTensor> groups;
-    for (std::uint64_t left = master_.size_bytes() / 4; left > 0;) {
-      groups.push_back({.count = std::min(left, kSubGroupElements), .width = 4});
-      left -= groups.back().count;
-    }
-    return groups;
-  }
-  // A flat parameter's without elements on this rank have no gradient, and so no state.
-  std::map<std::size_t, std::uint64_t> counts;
-  for (const Unit& unit : units_) {
-    for (const Shard& shard : unit.shards) {
-      if (is_trained(shard)) counts[shard.parameter] = shard.count;
-    }
-  }
-  std::vector<OptimizedTensor> tensors;
-  for (const std::size_t parameter : order) {
-    const auto found = counts.find(parameter);
-    if (found == counts.end() || (found->second == 0 && !single())) continue;
-    tensors.push_back({.count = found->second, .width = width_});
-  }
-  return tensors;
-}
-
 void ShardedParameters::begin_group(const OptimizedTensor& group) {
   const Tensor flat = tape_->pool().make(group.count * width_, TensorKind::Gradient);
   step_gradient_ = tape_->pool().make(group.size_bytes(), TensorKind::Gradient);
@@ -372,15 +345,6 @@ void ShardedParameters::release_gradients() {
   if (drops_gradients_) return;
   for (std::size_t i = 1; i < units_.size(); ++i) units_[i].gradient.reset();
   units_[0].gradient.reset();
-}
-
-void ShardedParameters::gather_all() {
-  for (Unit& unit : units_) {
-    if (unit.is_gathered) continue;
-    gather(&unit);
-    finish_gather(&unit, false);
-    release(&unit);
-  }
 }
 
 void ShardedParameters::clear() {

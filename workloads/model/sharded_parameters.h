@@ -46,11 +46,15 @@ class ShardedParameters {
   }
   // `order`: the model's, of what is trained.
   [[nodiscard]] std::vector<OptimizedTensor> optimized(const std::vector<std::size_t>& order) const;
+  // FSDP 2's tensors of all parameters, as a state dict of this rank has them.
+  [[nodiscard]] std::vector<OptimizedTensor> parts(const std::vector<std::size_t>& order) const;
   // ZeRO-3: gradients of a group of elements are joined, and then have four bytes until its end.
   [[nodiscard]] bool steps_in_groups() const { return settings_.kind == DataParallelKind::Zero3; }
   void begin_group(const OptimizedTensor& group);
   void end_group();
   void release_gradients();
+  // FSDP 1's whole state dict, copies on the device; of tied tensors so many more, by their names.
+  [[nodiscard]] std::vector<Tensor> whole_state(std::size_t table_names, bool has_bias_name);
   // Gathers each unit in turn, as a full state dict on the host does.
   void gather_all();
   void clear();
@@ -72,6 +76,10 @@ class ShardedParameters {
     Tensor replicated;  // reduced over replicas and added to it: kept until the backward's end
     bool is_gathered = false;
   };
+  void drop_old_gradients();
+  [[nodiscard]] std::vector<OptimizedTensor> tensors_of(const std::vector<std::size_t>& order,
+                                                        std::uint64_t Shard::*count,
+                                                        bool only_trained) const;
 
   [[nodiscard]] bool single() const { return settings_.kind == DataParallelKind::Fsdp2; }
   [[nodiscard]] std::uint64_t gathered_bytes() const {
@@ -106,7 +114,7 @@ class ShardedParameters {
   std::size_t rerun_unit_ = 0;      // FSDP 1: whose block's backward a reentrant checkpoint runs
   std::size_t gradients_left_ = 0;  // of it
   bool is_prepared_ = false;
-  bool drops_gradients_ = false;  // at the next forward
+  bool drops_gradients_ = false;  // at the next forward or state dict
   Tensor last_gathered_;          // kept until the next unit was copied out (forward)
   Tensor last_reduced_;           // likewise (backward)
   Tensor master_, reduction_, own_gradients_, step_gradient_;  // ZeRO-3

@@ -64,12 +64,13 @@ struct Parameter {
   std::uint64_t count = 0;
   std::uint64_t width = 0;
   bool trainable = true;
-  std::uint64_t rows = 0;      // of a matrix, for sharding; 0: one element each
-  Tensor gradient = {};        // .grad
-  Grad incoming = {};          // gradients of this backward until all have come
-  std::uint32_t pending = 0;   // how many are still to come
-  Var narrow = {};             // autocast's cached copy
-  bool cuts_gradient = false;  // the gradient is a whole table's, and this a part of it
+  std::uint64_t rows = 0;       // of a matrix, for sharding; 0: one element each
+  Tensor gradient = {};         // .grad
+  Grad incoming = {};           // gradients of this backward until all have come
+  std::uint32_t pending = 0;    // how many are still to come
+  Var narrow = {};              // autocast's cached copy
+  bool cuts_gradient = false;   // the gradient is a whole table's, and this a part of it
+  bool is_distributed = false;  // a DTensor, by tp, sp or ep
 };
 
 // Neighbouring parameters.

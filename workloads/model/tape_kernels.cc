@@ -43,8 +43,7 @@ void Tape::use_cublas(bool with_bias) {
     workspaces_.push_back(allocate(size_bytes, TensorKind::Workspace));
   };
   take(thread, cublas_workspace_bytes_);
-  const bool is_kept = keeps_products_ && recomputing_;  // and not computed again
-  if (with_bias && !is_kept) take(thread + 1, kCublasLtWorkspaceBytes);
+  if (with_bias) take(thread + 1, kCublasLtWorkspaceBytes);
 }
 
 }  // namespace allocmark

@@ -289,11 +289,11 @@ Var Transformer::finish(Var hidden) {
 
 void Transformer::drop_locals() {
   drop({&positions_, &image_mask_});
-  // BERT's goes first; generate() keeps its own until it makes the next.
+  // BERT's goes first; generate() keeps its own until it makes the next, but a prompt's.
   if (setup_.model.family == ModelFamily::Bert) mask_.drop();
   for (Var* local : {&words_, &position_rows_, &mask_, &sine_, &cosine_, &window_mask_,
                      &window_sine_, &window_cosine_}) {
-    if (local != &mask_ || mask_length_ == 0) local->drop();
+    if (local != &mask_ || mask_length_ == 0 || setup_.sequence > 1) local->drop();
   }
 }
 

@@ -15,6 +15,7 @@ std::size_t Transformer::add_weight(std::uint64_t count, std::uint64_t rows) {
   }
   parameter.count = count;
   parameter.rows = rows;
+  parameter.is_distributed = rows > 0 && setup_.parallel.tensor > 1;
   parameter.trainable = lora_.rank == 0 && !setup_.frozen;
   return tape_.add_parameter(std::move(parameter));
 }
@@ -57,6 +58,7 @@ std::size_t Transformer::add_norm() {
   const std::size_t index = add_weight(setup_.model.hidden);
   // Each rank has a part of its gradient's sum, which is made whole anew at each use.
   tape_.parameters()[index].cuts_gradient = setup_.parallel.sequence;
+  tape_.parameters()[index].is_distributed = setup_.parallel.sequence;
   if (!setup_.model.is_llama_like()) static_cast<void>(add_weight(setup_.model.hidden));
   return index;
 }
@@ -109,7 +111,8 @@ void Transformer::make_layer_parameters() {
   } else {
     const auto projected = [&](std::uint64_t width) {
       const std::size_t index = add_matrix(h, width / ranks);
-      if (model.qkv_bias) static_cast<void>(add_weight(width / ranks));
+      // Rows, since ranks share them as the matrix's.
+      if (model.qkv_bias) static_cast<void>(add_weight(width / ranks, width / ranks));
       return index;
     };
     if (model.is_latent()) {
@@ -160,6 +163,9 @@ void Transformer::make_mlp_parameters(LayerWeights* own) {
     const std::uint64_t experts = setup_.own_expert_count();
     own->gate = add_matrix(h, 2 * model.ffn * experts, experts);
     own->down = add_matrix(model.ffn, h * experts, experts);
+    for (const std::size_t part : {own->gate, own->down}) {
+      tape_.parameters()[part].is_distributed |= setup_.expert_ranks > 1;
+    }
     if (is_router_last) own->router = add_matrix(h, model.expert_count);
     if (!model.is_latent()) return;
     // What balances the experts' load.

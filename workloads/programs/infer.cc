@@ -30,7 +30,7 @@ class Inference {
         model_(std::make_unique<Transformer>(config.setup, LoraSettings{.bits = config.bits},
                                              pool_.get())),
         cache_(config.kv_mode, config.setup.model.block_count()),
-        generation_(&model_->tape(), config.samples),
+        generation_(&model_->tape(), config.samples, config.kv_mode == KvMode::Preallocated),
         beam_search_(&model_->tape()) {
     tape().set_grad_enabled(false);
     model_->set_routing_seed(seed);

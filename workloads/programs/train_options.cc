@@ -186,6 +186,8 @@ void read_model_state(Parameters& parameters, TrainConfig* config) {
   config->resume = parameters.pick<ResumeKind>("resume", {"none", "host", "device"});
   if (config->resume == ResumeKind::None) return;
   parameters.refuse_if(config->is_megatron(), "resume", "none where implementation=megatron");
+  parameters.refuse_if(config->data_parallel.kind == DataParallelKind::Fsdp1, "resume",
+                       "none where fsdp=1, whose loading is not modelled; fsdp=2 is");
   parameters.refuse_if(is_paged(config->optimizer) && config->resume == ResumeKind::Device,
                        "resume",
                        "host where the optimizer pages: bitsandbytes prefetches what is loaded to "

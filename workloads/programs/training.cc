@@ -293,7 +293,8 @@ void Training::end_forward() {
     own.output = loss;
     own.output.tensor.reset();
     model_->forget_conditions();
-    if (!config_.keeps_batch) release_batch(&own);
+    // context_parallel() holds its buffers until it is left.
+    if (!config_.keeps_batch && own.pieces.empty()) release_batch(&own);
   } else {
     send();
   }

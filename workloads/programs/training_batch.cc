@@ -126,6 +126,7 @@ void Training::join_batch() {
   if (pieces.empty()) return;
   for (std::size_t i = pieces.size() - 1; i-- > 0;) pieces[i].reset();
   pieces.clear();
+  if (!config_.keeps_batch) release_batch(&pass());
 }
 
 // Without labels of their own the tokens are the labels.

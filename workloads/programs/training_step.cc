@@ -18,9 +18,13 @@ std::vector<OptimizedTensor> Training::sizes_of(const std::vector<std::size_t>& 
   std::vector<OptimizedTensor> tensors;
   for (const std::size_t index : parameters) {
     const Parameter& parameter = tape().parameters()[index];
-    tensors.push_back({.count = parameter.count,
-                       .width = parameter.width,
-                       .cuts_gradient = parameter.cuts_gradient});
+    const bool has_whole = parameter.rows > 0 && parameter.cuts_gradient;  // a table's gradient
+    tensors.push_back(
+        {.count = parameter.count,
+         .width = parameter.width,
+         .cuts_gradient = parameter.cuts_gradient,
+         .gradient_count = has_whole ? parameter.count * config_.setup.parallel.tensor : 0,
+         .is_distributed = parameter.is_distributed});
   }
   return tensors;
 }
@@ -155,7 +159,8 @@ void Training::end_evaluation() {
   tape().set_grad_enabled(true);
 }
 
-// torch.save copies tensor by tensor to the host: no device memory, but the host waits.
+// torch.save copies tensor by tensor to the host: no device memory, but the host waits. The state
+// dict of FSDP 1 is whole on the device first.
 void Training::save() {
   batch_->mark("save");
   if (config_.save == SaveKind::Cast) {
@@ -166,6 +171,18 @@ void Training::save() {
     }
     batch_->sync();
     for (Tensor& copy : copies) copy.reset();
+    return;
+  }
+  if (config_.data_parallel.kind == DataParallelKind::Fsdp1 && config_.save == SaveKind::Plain) {
+    const ModelShape& model = config_.setup.model;
+    // Tied tensors have a name of their own: T5's table three, BERT's table and its bias one each.
+    const bool is_t5 = model.family == ModelFamily::T5, is_bert = model.family == ModelFamily::Bert;
+    std::vector<Tensor> state = sharded_->whole_state(!model.tied_head ? 0
+                                                      : is_t5          ? 3
+                                                                       : 1,
+                                                      is_bert);
+    batch_->sync();
+    for (Tensor& tensor : state) tensor.reset();
     return;
   }
   if (config_.save == SaveKind::Gathered) {
@@ -189,8 +206,19 @@ void Training::resume() {
   const bool on_device = config_.resume == ResumeKind::Device;
   std::vector<Tensor> loaded;
   if (on_device) {
-    for (const OptimizedTensor& tensor : sizes_of(model_->ordered_parameters())) {
+    const bool has_parts = sharded_ && config_.data_parallel.kind == DataParallelKind::Fsdp2;
+    const std::vector<std::size_t> all = model_->ordered_parameters();
+    // DTensors bring the numbers of their mesh's ranks: FSDP 2's own mesh comes twice.
+    const ParallelSetup& parallel = config_.setup.parallel;
+    const bool is_own_mesh = has_parts && parallel.context == 1 && parallel.replicas == 1;
+    std::size_t meshes_left = is_own_mesh ? 2 : 1;
+    const std::uint64_t ranks =
+        has_parts ? parallel.data * parallel.context : parallel.tensor * config_.setup.expert_ranks;
+    for (const OptimizedTensor& tensor : has_parts ? sharded_->parts(all) : sizes_of(all)) {
       loaded.push_back(pool_->make(tensor.size_bytes(), TensorKind::Workspace));
+      if (meshes_left == 0 || !tensor.is_distributed) continue;
+      loaded.push_back(pool_->make(ranks * 4, TensorKind::Workspace));
+      --meshes_left;
     }
   }
   std::vector<Tensor> states = optimizer_.load_states(optimized(), on_device);
