@@ -270,12 +270,14 @@ constexpr std::array kLibraryAnchors = {Anchor{"Cuda failure 2 out of memory"},
                                         Anchor{"RESOURCE_EXHAUSTED: Out of memory"},
                                         Anchor{"Not enough memory to handle ~ prefill tokens"}};
 
+// What the driver and the runtime call it: PyTorch's where the text names it, else any program's.
+constexpr std::array kDriverWordAnchors = {Anchor{"CUDA_ERROR_OUT_OF_MEMORY"},
+                                           Anchor{"cudaErrorMemoryAllocation"},
+                                           Anchor{"hipErrorOutOfMemory"}};
+
 constexpr std::array kNoFigureAnchors = {Anchor{"CUDA error: out of memory"},
                                          Anchor{"HIP error: out of memory"},
                                          Anchor{"CUDA driver error: out of memory"},
-                                         Anchor{"CUDA_ERROR_OUT_OF_MEMORY"},
-                                         Anchor{"cudaErrorMemoryAllocation"},
-                                         Anchor{"hipErrorOutOfMemory"},
                                          Anchor{"cuda runtime error (2) : out of memory"},
                                          Anchor{"error=2 : out of memory"},  // THCudaCheck
                                          Anchor{"OUT_OF_DEVICE_MEMORY"},
@@ -353,6 +355,11 @@ constexpr std::array kForms = {
          false,
          true},
     Form{Family::NoFigures, "an error without figures", kNoFigureAnchors, {}},
+    Form{.family = Family::NoFigures,
+         .name = "an error without figures",
+         .anchors = kDriverWordAnchors,
+         .patterns = {},
+         .is_library_alone = true},
     Form{.family = Family::NoFigures,
          .name = "a library's error without figures",
          .anchors = kLibraryAnchors,

@@ -102,6 +102,8 @@ struct Form {
   bool only_pinning = false;
   // No program of PyTorch's has to be there.
   bool is_library = false;
+  // Nor here, unless the text names PyTorch.
+  bool is_library_alone = false;
   // The program went on: told after what failed.
   bool is_warning = false;
 };

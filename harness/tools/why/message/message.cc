@@ -335,6 +335,7 @@ void MessageReader::take(std::string_view source, std::size_t mark_bytes) {
   count_chunks(plain);
   note_settings(plain);
   note_refusals(plain);
+  names_pytorch_ |= plain.text.find("torch") < plain.mark;
   const Hit* last = nullptr;
   for (std::size_t i = 0; i < hits.size(); ++i) {
     if (last != nullptr && belongs_to(hits[i], *last)) continue;

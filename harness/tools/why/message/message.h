@@ -38,6 +38,7 @@ struct Message {
   bool is_mixed = false;        // with lines of other messages: whose a figure is, is not known
   bool is_pinning = false;      // the text says that memory of the host was to be pinned
   bool is_no_failure = false;   // TensorFlow's "the caller indicates that this is not a failure"
+  bool names_pytorch = false;   // the text does
   std::array<std::optional<Figure>, kQuantityCount> figures{};
   std::vector<ProcessFigure> processes{};
   // What the text calls a figure and what is no size, "limit: 17179869184.00 GiB".
@@ -45,6 +46,9 @@ struct Message {
 
   [[nodiscard]] const std::optional<Figure>& of(Quantity quantity) const {
     return figures[static_cast<std::size_t>(quantity)];
+  }
+  [[nodiscard]] bool is_of_library() const {
+    return form->is_library || (form->is_library_alone && !names_pytorch);
   }
   void set(Quantity quantity, const Figure& figure) {
     figures[static_cast<std::size_t>(quantity)] = figure;
@@ -80,6 +84,7 @@ class MessageReader {
   FoundMessages found_;
   std::vector<Message> without_figures_;
   bool expandable_on_ = false;
+  bool names_pytorch_ = false;
   std::string_view expandable_refusal_{};
   Figure free_chunks_ = exact_figure(0);
   Figure largest_chunk_ = exact_figure(0);

@@ -92,6 +92,7 @@ FoundMessages MessageReader::finish() {
     message.expandable_on |= expandable_on_;
     message.expandable_refusal = expandable_refusal_;
   }
+  for (Message& message : without_figures_) message.names_pytorch = names_pytorch_;
   // Those of one process came after another.
   std::ranges::stable_sort(found_.messages, {}, &Message::line);
   std::ranges::stable_sort(without_figures_, {}, &Message::line);

@@ -278,7 +278,7 @@ void for_julia(Remedy* remedy) {
 
 Remedy for_others(const Message& message, const Verdict& verdict) {
   Remedy remedy;
-  const Family family = message.form->is_library ? Family::Driver : message.form->family;
+  const Family family = message.is_of_library() ? Family::Driver : message.form->family;
   const auto* const change = std::ranges::find(kChanges, family, &Change::family);
   if (change != kChanges.end()) {
     remedy.changes.emplace_back(change->words);
@@ -369,7 +369,7 @@ Remedy remedy_for(const Message& message, const Verdict& verdict) {
     case Family::Summary:
     case Family::NoFigures:
       remedy =
-          message.form->is_library ? for_others(message, verdict) : for_caching(message, verdict);
+          message.is_of_library() ? for_others(message, verdict) : for_caching(message, verdict);
       break;
     case Family::PyTorchPool:
       remedy = for_driver_pool(message, verdict);

@@ -80,6 +80,12 @@ TEST_CASE("a library's error is not answered with a snapshot of PyTorch") {
                            "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770"})
     CHECK_FALSE(has(answer_to(text).text, "_record_memory_history"));
   CHECK(has(answer_to("RuntimeError: CUDA error: out of memory").text, "_record_memory_history"));
+  // The driver's own words: whose program it is, the rest of the text says.
+  const std::string words = "Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY";
+  CHECK_FALSE(has(answer_to("numba.cuda.cudadrv.driver.CudaAPIError: [2] " + words).text,
+                  "_record_memory_history"));
+  CHECK(has(answer_to("File \"torch/cuda/__init__.py\", line 3\n" + words).text,
+            "_record_memory_history"));
 }
 
 TEST_CASE("no form is answered with another program's words") {
