@@ -31,7 +31,8 @@ Narrowed narrowed(Tape& tape, std::uint64_t count, std::uint64_t width) {
 
 // sizes: elements of the input, of the weight, of the result, bytes of an element, rows.
 void float8_backward(Tape& tape, Node& node, Backprop& b) {
-  const auto [input, weight, result, width, rows, unused, unused_too] = node.sizes;
+  const std::uint64_t input = node.sizes[0], weight = node.sizes[1], result = node.sizes[2];
+  const std::uint64_t width = node.sizes[3], rows = node.sizes[4];
   // Viewing the gradient as rows copies it where tokens do not come first.
   if (b.gradient.layout != GradLayout::Tokens) {
     b.gradient = {.tensor = tape.gradient(result * width)};

@@ -169,7 +169,10 @@ struct FusedAttentionShape {
   bool one_query = false;        // per sequence
   bool one_key = false;          // likewise
   bool one_head = false;
-  Tensor bias = {};  // added to the scores, without a gradient
+  Tensor bias = {};                  // added to the scores
+  std::int32_t bias_edge = kNoEdge;  // where its gradient goes
+  std::uint64_t bias_repeats = 1;    // sequences that share it
+  std::uint64_t bias_columns = 0;    // keys of each query, before it was made longer
 };
 // The workspace of the memory-efficient kernel's backward in four bytes: the queries' gradient in
 // pieces of 64 rows, or of 128 where heads or their values are wider than 64, and of 64 columns,

@@ -104,9 +104,11 @@ Var matrix_product(Tape& tape, Var input, Var weight, std::uint64_t rows) {
                             rows, columns, inner});
   if (weight.edge != kNoEdge) tape.save(node, 1, input.tensor);
   if (input.edge != kNoEdge) tape.save(node, 0, weight.tensor);
-  Var out = tape.result(node, rows * columns, input.width);
-  tape.use_cublas(false);
+  const bool is_kept = tape.has_product();
+  Var out = tape.make_product(rows * columns, input.width);
+  if (!is_kept) tape.use_cublas(false);
   tape.product(rows, columns, inner);
+  tape.attach(node, &out);
   return out;
 }
 

@@ -178,7 +178,10 @@ Var Transformer::t5_attend(Var query, Var key, Var value, const T5Attention& wha
                             .query_rows = what.queries,
                             .one_query = what.queries == 1,
                             .one_key = what.keys == 1,
-                            .bias = bias.tensor});
+                            .bias = bias.tensor,
+                            .bias_edge = bias.edge,
+                            .bias_repeats = is_padded ? 1 : setup_.batch,
+                            .bias_columns = what.keys});
   }
   if (what.is_causal && what.queries > 1) bias = t5_causal_bias(bias, what.queries, what.keys);
   Var out = unfused_attention(tape_, std::move(query), std::move(key), std::move(value), bias,
@@ -233,7 +236,13 @@ Var Transformer::t5_attention(const LayerWeights& own, const Var& input, const V
   auto [key, value] = t5_keys_and_values(own, source, what);
   if (what.makes_bias && what.is_cross) {
     *what.bias = tape_.make(what.queries * what.keys * setup_.model.head_count, query.width);
-    if (tape_.in_checkpoint() && !setup_.fused_attention) let_bias_be_leaf(what.bias);
+    if (tape_.in_checkpoint()) let_bias_be_leaf(what.bias);
+  } else if (what.is_cross && tape_.recomputing()) {
+    // The first block made it, and comes last here.
+    *what.bias = {.tensor = zeros_,
+                  .count = what.queries * what.keys * setup_.model.head_count,
+                  .width = query.width,
+                  .edge = tape_.parameter(bias_leaf_).edge};
   } else if (what.makes_bias) {
     *what.bias = t5_position_bias(own.position_bias, what.queries, what.keys, what.is_causal);
   }

@@ -108,7 +108,7 @@ struct Node {
   BackwardFunction backward = nullptr;
   std::array<std::int32_t, 4> edges = {kNoEdge, kNoEdge, kNoEdge, kNoEdge};
   std::array<Tensor, 8> saved;
-  std::array<std::uint64_t, 7> sizes{};    // bytes, by function
+  std::array<std::uint64_t, 9> sizes{};    // bytes, by function
   std::shared_ptr<const void> remembered;  // what a function needs that is no size
   std::int32_t segment = -1;               // checkpointed segment, or -1
   std::vector<Tensor> parts;               // gradients of its parts, until they are joined
