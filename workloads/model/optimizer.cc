@@ -268,6 +268,7 @@ void Optimizer::step(const std::vector<OptimizedTensor>& tensors) {
     }
     return let_go(cut_gradients(tensors));
   }
+  if (kind_ == OptimizerKind::AdamWFused) return let_go(cut_gradients(tensors));
   if (kind_ != OptimizerKind::AdamW) return;
   // The foreach implementation makes all denominators at once and drops them from the last to the
   // first.

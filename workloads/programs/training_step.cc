@@ -199,7 +199,8 @@ void Training::save() {
   batch_->sync();
 }
 
-// A checkpoint that is loaded to the device is there beside the model; its optimizer states stay.
+// A checkpoint that is loaded to the device is there beside the model; its optimizer states stay,
+// but those of an optimizer on the host.
 void Training::resume() {
   if (config_.resume == ResumeKind::None) return;
   batch_->mark("resume");
@@ -221,7 +222,8 @@ void Training::resume() {
       --meshes_left;
     }
   }
-  std::vector<Tensor> states = optimizer_.load_states(optimized(), on_device);
+  std::vector<Tensor> states;
+  if (config_.offload == Offload::None) states = optimizer_.load_states(optimized(), on_device);
   batch_->sync();
   for (Tensor& tensor : loaded) tensor.reset();
   for (Tensor& state : states) state.reset();
