@@ -182,10 +182,11 @@ struct FusedAttentionShape {
                                                       std::uint64_t head_width,
                                                       std::uint64_t value_width);
 // The memory-efficient kernel reads eight numbers of a bias at a time: one with other columns is
-// copied into longer rows. In two bytes it runs where there is one key, which cuDNN does not take.
+// copied into longer rows. In two bytes it runs where cuDNN does not: for a single key, and where
+// the bias has a gradient.
 [[nodiscard]] Var bias_of_whole_steps(Tape& tape, Var bias, std::uint64_t columns);
-// Scaled dot product attention as cuDNN runs it in two bytes, and the memory-efficient kernel in
-// four.
+// Scaled dot product attention as cuDNN runs it in two bytes, and the memory-efficient or the flash
+// kernel where it does not.
 [[nodiscard]] Var fused_attention(Tape& tape, Var query, Var key, Var value,
                                   FusedAttentionShape shape);
 // The same operator by operator, in four bytes, where no fused kernel takes the bias or the heads.

@@ -77,7 +77,7 @@ static void save_inputs(Tape& tape, Node* node, const Var& query, const Var& key
   tape.save(node, 3, value.tensor);
 }
 
-// What scaled dot product attention takes in four bytes, which cuDNN does not run.
+// What scaled dot product attention takes where cuDNN does not run it.
 static Var efficient_attention(Tape& tape, Var query, Var key, Var value,
                                const FusedAttentionShape& shape, std::uint64_t out_count) {
   const std::uint64_t heads = shape.row_count / shape.query_rows;
@@ -123,13 +123,15 @@ Var fused_attention(Tape& tape, Var query, Var key, Var value, FusedAttentionSha
   const std::uint64_t out_count = shape.value_count > 0 ? shape.value_count : shape.query_count;
   if (shape.key_count == 0) shape.key_count = shape.query_count / shape.repeats;
   if (shape.value_count == 0) shape.value_count = shape.key_count;
-  // cuDNN takes no single key, and no bias with a gradient; the flash kernel takes no bias.
-  const bool leaves_cudnn = shape.one_key && !tape.grad_enabled();
-  if (leaves_cudnn && query.width < 4 && !shape.bias) {
+  // cuDNN takes two bytes, no single key and no bias with a gradient; the flash kernel takes two
+  // bytes and no bias.
+  const bool is_single = shape.one_key && !tape.grad_enabled();
+  const bool is_wide = query.width == 4;
+  if (is_single && !is_wide && !shape.bias) {
     drop({&query, &key});
     return flash_attention(tape, shape, out_count, value.width);
   }
-  if (query.width == 4 || leaves_cudnn || shape.bias_edge != kNoEdge) {
+  if (is_single || is_wide || shape.bias_edge != kNoEdge) {
     return efficient_attention(tape, std::move(query), std::move(key), std::move(value), shape,
                                out_count);
   }

@@ -156,7 +156,7 @@ Var Transformer::make_padding_mask(std::uint64_t query_count, std::uint64_t key_
   Var rows = given_count > 1 ? tape_.make(given_count, 8) : Var();
   Var columns;
   if (setup_.batch > 1 && key_count > 1) columns = tape_.make(given_count, 8);
-  Var given = tape_.make(setup_.batch * key_count, 1);
+  Var given = tape_.make(given_count, 1);
   drop({&rows, &columns});
   Var mask = tape_.make(setup_.batch * query_count * key_count, 1);
   drop({&given, &before});

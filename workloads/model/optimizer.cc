@@ -100,7 +100,7 @@ void Optimizer::clip(const std::vector<OptimizedTensor>& tensors, bool are_shard
       }
       total = scratch(width);
     }
-    while (!norms.empty()) norms.pop_back();
+    let_go(std::move(norms));
   }
   // max_norm / (total + 1e-6), which is a reciprocal and a product, then clamped.
   Tensor shifted = scratch(width);
@@ -159,27 +159,21 @@ std::vector<Tensor> Optimizer::load_states(const std::vector<OptimizedTensor>& t
   pages_states_ = false;  // what is loaded goes to the device, and pages are never given back
   make_states(tensors, on_device ? StatesFrom::DeviceFile : StatesFrom::HostFile);
   std::vector<Tensor> file;
-  if (on_device) file = kind_ == OptimizerKind::AdamW8bit ? copy_states() : copy_distributed();
+  if (on_device) file = copy_states();
   for (Tensor& state : old) state.reset();
   return file;
 }
 
-// As copy.deepcopy copies tensors: the bytes, and a tensor of one element that gets them.
+// bitsandbytes copies all as copy.deepcopy does: the bytes, and a tensor of one element that gets
+// them. PyTorch copies those of DTensors.
 std::vector<Tensor> Optimizer::copy_states() {
-  std::vector<Tensor> originals = std::exchange(states_, {});
-  for (std::size_t i = 0; i < originals.size(); ++i) {
-    states_.push_back(pool_->make(originals[i].size_bytes(), TensorKind::OptimizerState));
-    const Tensor element = pool_->make(widths_[i], TensorKind::Workspace);
-  }
-  return originals;
-}
-
-std::vector<Tensor> Optimizer::copy_distributed() {
+  const bool copies_all = kind_ == OptimizerKind::AdamW8bit;
   std::vector<Tensor> originals;
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    if (!are_distributed_[i]) continue;
+    if (!copies_all && !are_distributed_[i]) continue;
     Tensor copy = pool_->make(states_[i].size_bytes(), TensorKind::OptimizerState);
     originals.push_back(std::exchange(states_[i], std::move(copy)));
+    if (copies_all) const Tensor element = pool_->make(widths_[i], TensorKind::Workspace);
   }
   return originals;
 }
@@ -224,25 +218,6 @@ void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, StatesF
   pool_->batch().mark(MarkClass::ManagedMemory, std::exchange(managed_bytes_, 0));
 }
 
-// For the mean, and twice for the mean of squares.
-void Optimizer::cut_gradient(const OptimizedTensor& tensor) {
-  const auto part = [&] { return pool_->make(tensor.size_bytes(), TensorKind::Gradient); };
-  { const Tensor for_mean = part(); }
-  const Tensor factor = part(), other = part();
-}
-
-void Optimizer::loop(const std::vector<OptimizedTensor>& tensors) {
-  Tensor denominator;  // the loop's variable: it goes when the next one is there
-  for (const OptimizedTensor& tensor : tensors) {
-    if (tensor.cuts_gradient) cut_gradient(tensor);
-    Tensor root = pool_->make(tensor.size_bytes(), TensorKind::Workspace);
-    Tensor corrected = pool_->make(tensor.size_bytes(), TensorKind::Workspace);
-    Tensor dropped = std::exchange(denominator, std::move(corrected));
-    // The root goes first, the old denominator when its name is bound again.
-    drop({&root, &dropped});
-  }
-}
-
 std::vector<Tensor> Optimizer::cut_gradients(const std::vector<OptimizedTensor>& tensors) {
   std::vector<Tensor> parts;
   for (const OptimizedTensor& tensor : tensors) {
@@ -252,34 +227,43 @@ std::vector<Tensor> Optimizer::cut_gradients(const std::vector<OptimizedTensor>&
   return parts;
 }
 
+// For the mean, and twice for the mean of squares; for momentum, and twice for what is added to it.
+void Optimizer::cut_for_moments(const std::vector<OptimizedTensor>& tensors) {
+  let_go(cut_gradients(tensors));
+  std::vector<Tensor> factors = cut_gradients(tensors);
+  let_go(cut_gradients(tensors));
+  let_go(std::move(factors));
+}
+
+void Optimizer::loop(const std::vector<OptimizedTensor>& tensors) {
+  Tensor denominator;  // the loop's variable: it goes when the next one is there
+  for (const OptimizedTensor& tensor : tensors) {
+    cut_for_moments({tensor});
+    Tensor root = pool_->make(tensor.size_bytes(), TensorKind::Workspace);
+    Tensor corrected = pool_->make(tensor.size_bytes(), TensorKind::Workspace);
+    Tensor dropped = std::exchange(denominator, std::move(corrected));
+    // The root goes first, the old denominator when its name is bound again.
+    drop({&root, &dropped});
+  }
+}
+
 void Optimizer::step(const std::vector<OptimizedTensor>& tensors) {
   const bool has_states = has_states_;
   make_states(tensors);
   if (kind_ == OptimizerKind::AdamWLoop) loop(tensors);
-  if (kind_ == OptimizerKind::Sgd || kind_ == OptimizerKind::SgdMomentum) {
-    if (kind_ == OptimizerKind::SgdMomentum && has_states) {
-      // Momentum in place: a table's is whole, as its gradient is; others' are cut for both
-      // operators.
-      const std::vector<OptimizedTensor> others = summed_gradients(tensors);
-      let_go(cut_gradients(others));
-      std::vector<Tensor> momenta = cut_gradients(others);
-      let_go(cut_gradients(others));
-      let_go(std::move(momenta));
-    }
+  // Momentum in place: a table's is whole, as its gradient is.
+  if (kind_ == OptimizerKind::SgdMomentum && has_states) cut_for_moments(summed_gradients(tensors));
+  if (kind_ == OptimizerKind::Sgd || kind_ == OptimizerKind::SgdMomentum ||
+      kind_ == OptimizerKind::AdamWFused) {
     return let_go(cut_gradients(tensors));
   }
-  if (kind_ == OptimizerKind::AdamWFused) return let_go(cut_gradients(tensors));
   if (kind_ != OptimizerKind::AdamW) return;
   // The foreach implementation makes all denominators at once and drops them from the last to the
   // first.
   std::vector<Tensor> denominators;
   for (const std::vector<OptimizedTensor>& type : types_of(tensors)) {
     std::vector<Tensor> fresh;
-    // For the means, and twice for the means of squares.
-    let_go(cut_gradients(type));
-    std::vector<Tensor> factors = cut_gradients(type);
-    let_go(cut_gradients(type));
-    let_go(std::move(factors));
+    cut_for_moments(type);
     for (const OptimizedTensor& tensor : type) {
       fresh.push_back(pool_->make(tensor.size_bytes(), TensorKind::Workspace));
     }

@@ -69,12 +69,11 @@ class Optimizer {
   void make_states(const std::vector<OptimizedTensor>& tensors, StatesFrom from);
   void make_8bit_states(std::uint64_t count, StatesFrom from);
   std::vector<Tensor> copy_states();
-  std::vector<Tensor> copy_distributed();
   void add_states(std::size_t count, std::uint64_t elements, std::uint64_t width);
   void make_two_states(std::uint64_t count, std::uint64_t width);
-  void cut_gradient(const OptimizedTensor& tensor);
-  // Of those that are to be cut, for a foreach operator.
+  // Of those that are to be cut.
   std::vector<Tensor> cut_gradients(const std::vector<OptimizedTensor>& tensors);
+  void cut_for_moments(const std::vector<OptimizedTensor>& tensors);
   void loop(const std::vector<OptimizedTensor>& tensors);
 
   OptimizerKind kind_;

@@ -38,6 +38,14 @@ void linear_backward(Tape& tape, Node& node, Backprop& b) {
   }
 }
 
+// The result of a product that cuBLAS computes, unless a checkpoint kept it.
+Var by_cublas(Tape& tape, std::uint64_t count, std::uint64_t width, bool with_bias) {
+  const bool is_kept = tape.has_product();
+  Var out = tape.make_product(count, width);
+  if (!is_kept) tape.use_cublas(with_bias);
+  return out;
+}
+
 // A bias that was added in place. sizes: rows, columns, bytes of the bias.
 void bias_backward(Tape&, Node& node, Backprop& b) {
   b.out[0] = b.out[1] = b.gradient;
@@ -77,9 +85,7 @@ Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weigh
   // addmm saves mat1 and mat2, mm self and mat2: the input is first only with a bias.
   if (weight.edge != kNoEdge) tape.save(node, with_bias ? 0 : 1, input.tensor);
   if (input.edge != kNoEdge) tape.save(node, with_bias ? 1 : 0, weight.tensor);
-  const bool is_kept = tape.has_product();  // and not computed again
-  Var out = tape.make_product(rows * columns, input.width);
-  if (!is_kept) tape.use_cublas(with_bias);
+  Var out = by_cublas(tape, rows * columns, input.width, with_bias);
   tape.product(rows, columns, inner);
   tape.attach(node, &out);
   drop({&input, &original});
@@ -104,9 +110,7 @@ Var matrix_product(Tape& tape, Var input, Var weight, std::uint64_t rows) {
                             rows, columns, inner});
   if (weight.edge != kNoEdge) tape.save(node, 1, input.tensor);
   if (input.edge != kNoEdge) tape.save(node, 0, weight.tensor);
-  const bool is_kept = tape.has_product();
-  Var out = tape.make_product(rows * columns, input.width);
-  if (!is_kept) tape.use_cublas(false);
+  Var out = by_cublas(tape, rows * columns, input.width, false);
   tape.product(rows, columns, inner);
   tape.attach(node, &out);
   return out;

@@ -234,13 +234,14 @@ Var Transformer::t5_attention(const LayerWeights& own, const Var& input, const V
   Var query = split_heads(tape_, linear(tape_, input, rows, {.weight = own.query}),
                           setup_.batch == 1 || what.queries == 1);
   auto [key, value] = t5_keys_and_values(own, source, what);
+  const std::uint64_t pair_count = what.queries * what.keys * setup_.model.head_count;
   if (what.makes_bias && what.is_cross) {
-    *what.bias = tape_.make(what.queries * what.keys * setup_.model.head_count, query.width);
+    *what.bias = tape_.make(pair_count, query.width);
     if (tape_.in_checkpoint()) let_bias_be_leaf(what.bias);
   } else if (what.is_cross && tape_.recomputing()) {
     // The first block made it, and comes last here.
     *what.bias = {.tensor = zeros_,
-                  .count = what.queries * what.keys * setup_.model.head_count,
+                  .count = pair_count,
                   .width = query.width,
                   .edge = tape_.parameter(bias_leaf_).edge};
   } else if (what.makes_bias) {

@@ -163,33 +163,25 @@ void Training::end_evaluation() {
 // dict of FSDP 1 is whole on the device first.
 void Training::save() {
   batch_->mark("save");
+  std::vector<Tensor> state;
   if (config_.save == SaveKind::Cast) {
-    std::vector<Tensor> copies;
     for (const OptimizedTensor& tensor : sizes_of(model_->ordered_parameters())) {
       if (tensor.width == 2) continue;  // to() gives what it got
-      copies.push_back(pool_->make(tensor.count * 2, TensorKind::Workspace));
+      state.push_back(pool_->make(tensor.count * 2, TensorKind::Workspace));
     }
-    batch_->sync();
-    for (Tensor& copy : copies) copy.reset();
-    return;
   }
   if (config_.data_parallel.kind == DataParallelKind::Fsdp1 && config_.save == SaveKind::Plain) {
     const ModelShape& model = config_.setup.model;
     // Tied tensors have a name of their own: T5's table three, BERT's table and its bias one each.
     const bool is_t5 = model.family == ModelFamily::T5, is_bert = model.family == ModelFamily::Bert;
-    std::vector<Tensor> state = sharded_->whole_state(!model.tied_head ? 0
-                                                      : is_t5          ? 3
-                                                                       : 1,
-                                                      is_bert);
-    batch_->sync();
-    for (Tensor& tensor : state) tensor.reset();
-    return;
+    const std::size_t table_names = !model.tied_head ? 0 : is_t5 ? 3 : 1;
+    state = sharded_->whole_state(table_names, is_bert);
   }
   if (config_.save == SaveKind::Gathered) {
     sharded_->gather_all();
     // The optimizer's states one by one, each whole on the device before it goes to the host.
-    for (const Tensor& state : optimizer_.states()) {
-      const Tensor whole = pool_->make(state.size_bytes() * config_.data_parallel.ranks,
+    for (const Tensor& moment : optimizer_.states()) {
+      const Tensor whole = pool_->make(moment.size_bytes() * config_.data_parallel.ranks,
                                        TensorKind::Communication, kGatherStream);
       tape().communicate(whole.size_bytes(), kGatherStream, RankGroup::Data);
       batch_->sync();
@@ -197,6 +189,7 @@ void Training::save() {
     return;
   }
   batch_->sync();
+  for (Tensor& tensor : state) tensor.reset();
 }
 
 // A checkpoint that is loaded to the device is there beside the model; its optimizer states stay,
@@ -207,7 +200,7 @@ void Training::resume() {
   const bool on_device = config_.resume == ResumeKind::Device;
   std::vector<Tensor> loaded;
   if (on_device) {
-    const bool has_parts = sharded_ && config_.data_parallel.kind == DataParallelKind::Fsdp2;
+    const bool has_parts = config_.data_parallel.kind == DataParallelKind::Fsdp2;
     const std::vector<std::size_t> all = model_->ordered_parameters();
     // DTensors bring the numbers of their mesh's ranks: FSDP 2's own mesh comes twice.
     const ParallelSetup& parallel = config_.setup.parallel;

@@ -66,7 +66,7 @@ def whole(kind, model):
 
 
 def train(kind, narrow, alone, rank):
-    """How far each step moved the parameters."""
+    """What the model is before the first step and after each."""
     model = sharded(kind, narrow)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     states = [whole(kind, model)]

@@ -75,12 +75,12 @@ void add_outside_facts(const Message& message, Verdict* verdict) {
   const std::optional<Figure> reachable = reachable_of(message);
   if (!total || !reachable || !surely_less(*reachable, *total)) return;
   const Figure outside = *total - *reachable;
-  const bool is_pytorch = message.form->family == Family::PyTorch;
   std::string text = fmt::format(
       "{} of the card are neither free nor {}'s: the CUDA context, other libraries and other "
       "processes.",
-      show(outside), is_pytorch ? "PyTorch" : message.form->name);
-  if (is_pytorch && verdict->must_go_bytes && *verdict->must_go_bytes > 0 &&
+      show(outside), message.form->name);
+  if (message.form->family == Family::PyTorch && verdict->must_go_bytes &&
+      *verdict->must_go_bytes > 0 &&
       outside.bytes >= *verdict->must_go_bytes + static_cast<std::int64_t>(kGiB))
     text +=
         " If other processes hold it, ending them is enough; where it is PyTorch's cache, so is "

@@ -287,11 +287,11 @@ Verdict judge_buffer(const Message& message) {
         "This library asks the driver itself: what PyTorch's cache keeps unallocated is not there "
         "for it.");
   }
-  if (const auto& program = message.of(Quantity::Program)) {
+  if (message.of(Quantity::Program)) {
     verdict.facts.push_back(
-        fmt::format("The compiled program holds {} at once, beside what other programs and arrays "
-                    "hold: on a smaller card, or below a smaller limit, it cannot run.",
-                    told(*program)));
+        say(message,
+            "The compiled program holds {program} at once, beside what other programs and arrays "
+            "hold: on a smaller card, or below a smaller limit, it cannot run."));
   }
   if (family == Family::Ggml) {
     verdict.facts.push_back(
