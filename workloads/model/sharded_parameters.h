@@ -54,7 +54,8 @@ class ShardedParameters {
   void end_group();
   void release_gradients();
   // FSDP 1's whole state dict, copies on the device; of tied tensors so many more, by their names.
-  [[nodiscard]] std::vector<Tensor> whole_state(std::size_t table_names, bool has_bias_name);
+  [[nodiscard]] std::vector<Tensor> whole_state(const std::vector<std::size_t>& order,
+                                                std::size_t table_names, bool has_bias_name);
   // Gathers each unit in turn, as a full state dict on the host does.
   void gather_all();
   void clear();

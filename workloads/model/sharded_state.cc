@@ -61,7 +61,8 @@ void ShardedParameters::gather_all() {
 
 // FSDP 1's FULL_STATE_DICT: the root's flat parameter is whole until all is copied, a block's while
 // its own parameters are. In the type of the shards, also where computation is in another.
-std::vector<Tensor> ShardedParameters::whole_state(std::size_t table_names, bool has_bias_name) {
+std::vector<Tensor> ShardedParameters::whole_state(const std::vector<std::size_t>& order,
+                                                   std::size_t table_names, bool has_bias_name) {
   drop_old_gradients();
   TensorPool& pool = tape_->pool();
   std::vector<Tensor> state;
@@ -78,7 +79,12 @@ std::vector<Tensor> ShardedParameters::whole_state(std::size_t table_names, bool
     const Tensor own = flat(units_[i]);
     for (const Shard& shard : units_[i].shards) copy(shard.parameter);
   }
-  for (const Shard& shard : root.shards) copy(shard.parameter);
+  for (const std::size_t parameter : order) {
+    const bool is_of_root =
+        std::any_of(root.shards.begin(), root.shards.end(),
+                    [&](const Shard& shard) { return shard.parameter == parameter; });
+    if (is_of_root) copy(parameter);
+  }
   // The same tensors under further names: the first one is the table.
   for (std::size_t i = 0; i < table_names; ++i) copy(root.shards.front().parameter);
   if (has_bias_name) copy(root.shards.back().parameter);

@@ -175,7 +175,7 @@ void Training::save() {
     // Tied tensors have a name of their own: T5's table three, BERT's table and its bias one each.
     const bool is_t5 = model.family == ModelFamily::T5, is_bert = model.family == ModelFamily::Bert;
     const std::size_t table_names = !model.tied_head ? 0 : is_t5 ? 3 : 1;
-    state = sharded_->whole_state(table_names, is_bert);
+    state = sharded_->whole_state(model_->ordered_parameters(), table_names, is_bert);
   }
   if (config_.save == SaveKind::Gathered) {
     sharded_->gather_all();
