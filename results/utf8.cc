@@ -8,8 +8,7 @@
 namespace allocmark {
 
 std::string valid_utf8(std::string_view text) {
-  using Json = nlohmann::json;
-  const Json stored = std::string(text);
+  const nlohmann::json stored = std::string(text);
   return parse_json(json_text(stored)).get<std::string>();
 }
 

@@ -112,7 +112,7 @@ struct GgmlConf {
   bool flushes = true;
 };
 
-std::unique_ptr<Backend> make(const GgmlConf& conf, const BackendOptions& /*options*/) {
+std::unique_ptr<Backend> make_ggml(const GgmlConf& conf, const BackendOptions& /*options*/) {
   return std::make_unique<PoolBackend<GgmlPool>>("ggml backend", conf.flushes);
 }
 
@@ -125,7 +125,7 @@ BackendEntry ggml_legacy_entry() {
           .capabilities = {.any_thread = true, .stream_ordered = true},
           .conf_keys = format.key_names(),
           .check_conf = conf_checker(format),
-          .make = conf_maker(format, make)};
+          .make = conf_maker(format, make_ggml)};
 }
 
 }  // namespace allocmark

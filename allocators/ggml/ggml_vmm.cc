@@ -119,19 +119,19 @@ struct GgmlVmmConf {
   FreeOrder order = FreeOrder::Strict;
 };
 
-ConfFormat<GgmlVmmConf> conf_format() {
+ConfFormat<GgmlVmmConf> ggml_vmm_format() {
   return {.keys = {word_key("free_order", &GgmlVmmConf::order, {"strict", "any"})}};
 }
 
 BackendCapabilities capabilities_with(std::string_view text) {
-  const bool is_strict = conf_format()(text).conf.order == FreeOrder::Strict;
+  const bool is_strict = ggml_vmm_format()(text).conf.order == FreeOrder::Strict;
   return {.any_thread = !is_strict,
           .stream_ordered = true,
           .frees_in_reverse = is_strict,
           .alignment_bytes = StackPool::kAlignmentBytes};
 }
 
-std::unique_ptr<Backend> make(const GgmlVmmConf& conf, const BackendOptions& /*options*/) {
+std::unique_ptr<Backend> make_ggml_vmm(const GgmlVmmConf& conf, const BackendOptions& /*options*/) {
   return std::make_unique<PoolBackend<GgmlVmmPool>>("ggml_vmm backend", conf.order);
 }
 
@@ -141,9 +141,9 @@ BackendEntry ggml_vmm_entry() {
   return {.name = "ggml_vmm",
           .summary = "llama.cpp's pool of virtual memory, rebuilt: a stack of 32 GiB of addresses",
           .capabilities = capabilities_with({}),
-          .conf_keys = conf_format().key_names(),
-          .check_conf = conf_checker(conf_format()),
-          .make = conf_maker(conf_format(), make),
+          .conf_keys = ggml_vmm_format().key_names(),
+          .check_conf = conf_checker(ggml_vmm_format()),
+          .make = conf_maker(ggml_vmm_format(), make_ggml_vmm),
           .capabilities_with = capabilities_with};
 }
 

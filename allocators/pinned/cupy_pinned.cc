@@ -55,7 +55,7 @@ class CupyPinnedBackend final : public Backend {
   CupyBlocks blocks_;
 };
 
-std::unique_ptr<Backend> make(NoConf, const BackendOptions& options) {
+std::unique_ptr<Backend> make_cupy_pinned(NoConf, const BackendOptions& options) {
   return std::make_unique<CupyPinnedBackend>(options.memory_limit_bytes);
 }
 
@@ -68,7 +68,7 @@ BackendEntry cupy_pinned_entry() {
       .capabilities = {.any_thread = true, .side = MemorySide::Host, .honours_memory_limit = true},
       .conf_keys = {},
       .check_conf = conf_checker(read_no_conf),
-      .make = conf_maker(read_no_conf, make)};
+      .make = conf_maker(read_no_conf, make_cupy_pinned)};
 }
 
 }  // namespace allocmark

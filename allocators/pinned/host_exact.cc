@@ -20,7 +20,7 @@ namespace allocmark {
 namespace {
 
 constexpr std::uint64_t kPageBytes = 4 * kKiB;
-constexpr std::uint64_t kLargestBytes = std::uint64_t{1} << 46;
+constexpr std::uint64_t kLargestHostBytes = std::uint64_t{1} << 46;
 
 enum class Way : std::uint8_t { Alloc, Register };
 
@@ -61,7 +61,7 @@ class HostExactBackend final : public Backend {
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes,
                                         cudaStream_t /*stream*/) override {
     if (size_bytes == 0) return {};
-    if (size_bytes > kLargestBytes) return kOutOfMemory;
+    if (size_bytes > kLargestHostBytes) return kOutOfMemory;
     const std::scoped_lock lock(mutex_);
     const std::uint64_t taken_bytes = rounded_up(size_bytes, kPageBytes);
     if (!budget_.take(taken_bytes)) return kOutOfMemory;
@@ -134,7 +134,7 @@ class HostExactBackend final : public Backend {
   std::uint64_t unpin_count_ = 0;
 };
 
-std::unique_ptr<Backend> make(const ExactConf& conf, const BackendOptions& options) {
+std::unique_ptr<Backend> make_host_exact(const ExactConf& conf, const BackendOptions& options) {
   return std::make_unique<HostExactBackend>(conf.way, options.memory_limit_bytes);
 }
 
@@ -149,7 +149,7 @@ BackendEntry host_exact_entry() {
       .capabilities = {.any_thread = true, .side = MemorySide::Host, .honours_memory_limit = true},
       .conf_keys = format.key_names(),
       .check_conf = conf_checker(format),
-      .make = conf_maker(format, make)};
+      .make = conf_maker(format, make_host_exact)};
 }
 
 }  // namespace allocmark

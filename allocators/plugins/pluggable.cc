@@ -85,7 +85,7 @@ std::string residue_hint(std::string_view conf) {
 }
 
 EnvironmentError library_error(const std::string& library, std::string what, std::string got,
-                               std::string next = {}) {
+                               std::string next = "") {
   return EnvironmentError(
       {.what = std::move(what), .where = library, .got = std::move(got), .next = std::move(next)});
 }
@@ -253,7 +253,8 @@ class PluggableBackend final : public Backend {
   LiveSet live_;
 };
 
-std::unique_ptr<Backend> make(const PluggableConf& conf, const BackendOptions& /*options*/) {
+std::unique_ptr<Backend> make_pluggable(const PluggableConf& conf,
+                                        const BackendOptions& /*options*/) {
   return std::make_unique<PluggableBackend>(conf);
 }
 
@@ -320,7 +321,7 @@ BackendEntry pluggable_entry() {
           .argument_keys = {"library", "malloc", "free"},
           .check_conf = check_conf,
           .check_simulated = check_simulated,
-          .make = conf_maker(read_pluggable_conf, make),
+          .make = conf_maker(read_pluggable_conf, make_pluggable),
           .capabilities_with = capabilities_with,
           .residue_hint = residue_hint,
           .warns_uncalled_record = true,

@@ -46,7 +46,7 @@ bool librmm_has_own_runtime(const AllocmarkRmmPlugin& loaded) {
   return call_count("cudaGetDeviceCount") == before;
 }
 
-std::string unavailable_reason() {
+std::string rmm_unavailable() {
   const std::string path = plugin_path();
   if (!std::filesystem::exists(path)) {
     return "no RMM plugin at " + path +
@@ -65,7 +65,7 @@ class RmmBackend final : public Backend {
  public:
   // On the current device. Throws EnvironmentError where the plugin cannot be used.
   explicit RmmBackend(const AllocmarkRmmOptions& options) : plugin_(nullptr) {
-    if (const std::string reason = unavailable_reason(); !reason.empty()) {
+    if (const std::string reason = rmm_unavailable(); !reason.empty()) {
       throw EnvironmentError({.what = "the rmm backend is not available", .next = reason});
     }
     plugin_ = &functions();
@@ -173,7 +173,8 @@ class RmmBackend final : public Backend {
   StreamUses uses_;
 };
 
-std::unique_ptr<Backend> make(const AllocmarkRmmOptions& conf, const BackendOptions& /*options*/) {
+std::unique_ptr<Backend> make_rmm(const AllocmarkRmmOptions& conf,
+                                  const BackendOptions& /*options*/) {
   return std::make_unique<RmmBackend>(conf);
 }
 
@@ -201,7 +202,7 @@ void check_keys(ConfReader& reader, const std::vector<ConfPair>& pairs,
   }
 }
 
-ConfFormat<AllocmarkRmmOptions> conf_format() {
+ConfFormat<AllocmarkRmmOptions> rmm_format() {
   using Conf = AllocmarkRmmOptions;
   constexpr ConfRange kMegabytes{.lowest = 0, .highest = kTiB / kMiB};
   constexpr ConfRange kExponents{.lowest = 8, .highest = 30};
@@ -229,18 +230,18 @@ ConfFormat<AllocmarkRmmOptions> conf_format() {
 
 }  // namespace
 
-ConfResult<AllocmarkRmmOptions> read_rmm_conf(std::string_view text) { return conf_format()(text); }
+ConfResult<AllocmarkRmmOptions> read_rmm_conf(std::string_view text) { return rmm_format()(text); }
 
 BackendEntry rmm_entry() {
   return {
       .name = "rmm",
       .summary = "RAPIDS' RMM: pool, arena, binning, fixed_size or cuda_async, through a plugin",
       .capabilities = {.any_thread = true, .stream_ordered = true},
-      .conf_keys = conf_format().key_names(),
+      .conf_keys = rmm_format().key_names(),
       .check_conf = conf_checker(read_rmm_conf),
-      .make = conf_maker(read_rmm_conf, make),
+      .make = conf_maker(read_rmm_conf, make_rmm),
       .loads_library = true,
-      .unavailable_reason = unavailable_reason};
+      .unavailable_reason = rmm_unavailable};
 }
 
 }  // namespace allocmark

@@ -36,7 +36,7 @@ std::string plugin_path(const std::string& version) {
   return {};
 }
 
-std::string unavailable_reason(const std::string& version) {
+std::string torch_unavailable(const std::string& version) {
   const std::string path = plugin_path(version);
   if (version.empty()) {
     if (std::filesystem::exists(path)) return {};
@@ -99,7 +99,7 @@ BackendEntry entry_for(const std::string& version) {
     return std::make_unique<TorchBackend>(options, version);
   };
   entry.loads_library = true;
-  entry.unavailable_reason = [version] { return unavailable_reason(version); };
+  entry.unavailable_reason = [version] { return torch_unavailable(version); };
   return entry;
 }
 
@@ -132,7 +132,7 @@ TorchBackend::TorchBackend(const BackendOptions& options, const std::string& ver
     : plugin_(nullptr), plugin_path_(plugin_path(version)) {
   require_good_conf(
       caching::parse_strict(options.conf, rules_for(torch_version_of(version))).error);
-  if (const std::string reason = unavailable_reason(version); !reason.empty()) {
+  if (const std::string reason = torch_unavailable(version); !reason.empty()) {
     throw EnvironmentError({.what = "the torch backend is not available", .next = reason});
   }
   plugin_ = &load_plugin(version, options.conf);

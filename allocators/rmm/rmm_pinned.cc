@@ -44,7 +44,8 @@ void check_sizes(ConfReader& reader, const std::vector<ConfPair>& pairs, rmm::Re
     reader.fail(pairs.back(), "initial size <= max_mb");
 }
 
-std::unique_ptr<Backend> make(const rmm::ReleaseConf& conf, const BackendOptions& options) {
+std::unique_ptr<Backend> make_rmm_pinned(const rmm::ReleaseConf& conf,
+                                         const BackendOptions& options) {
   return rmm::make_release_backend(std::make_unique<PinningDriver>(options.memory_limit_bytes),
                                    conf, kRules);
 }
@@ -66,7 +67,7 @@ BackendEntry rmm_pinned_entry() {
                            .honours_memory_limit = true},
           .conf_keys = format.key_names(),
           .check_conf = conf_checker(format),
-          .make = conf_maker(format, make)};
+          .make = conf_maker(format, make_rmm_pinned)};
 }
 
 }  // namespace allocmark

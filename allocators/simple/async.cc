@@ -22,7 +22,7 @@ void check_pool(ConfReader& reader, const std::vector<ConfPair>& pairs, AsyncCon
   }
 }
 
-ConfFormat<AsyncConf> conf_format() {
+ConfFormat<AsyncConf> async_format() {
   constexpr ConfRange kSizes{.lowest = 1, .highest = kMegabytesMax};
   return {
       .keys = {word_key("pool", &AsyncConf::own_pool, {"default", "own"}), release_threshold_key(),
@@ -49,13 +49,13 @@ void set_max_size(Properties& properties, std::uint64_t max_size_bytes) {
   }
 }
 
-std::unique_ptr<Backend> make(const AsyncConf& conf, const BackendOptions& options) {
+std::unique_ptr<Backend> make_async(const AsyncConf& conf, const BackendOptions& options) {
   return std::make_unique<AsyncBackend>(conf, options.memory_limit_bytes);
 }
 
 }  // namespace
 
-ConfResult<AsyncConf> read_async_conf(std::string_view text) { return conf_format()(text); }
+ConfResult<AsyncConf> read_async_conf(std::string_view text) { return async_format()(text); }
 
 ConfKey<AsyncConf> release_threshold_key() {
   const auto read = [](ConfReader& reader, const ConfPair& pair, AsyncConf& conf) {
@@ -259,9 +259,9 @@ BackendEntry async_entry() {
       .name = "async",
       .summary = "cudaMallocAsync: CUDA's stream-ordered pools",
       .capabilities = {.any_thread = true, .stream_ordered = true, .honours_memory_limit = true},
-      .conf_keys = conf_format().key_names(),
+      .conf_keys = async_format().key_names(),
       .check_conf = conf_checker(read_async_conf),
-      .make = conf_maker(read_async_conf, make)};
+      .make = conf_maker(read_async_conf, make_async)};
 }
 
 }  // namespace allocmark

@@ -72,7 +72,7 @@ void read_cached_max(ConfReader& reader, const ConfPair& pair, CubConf& conf) {
       pair.value == "max" ? UINT64_MAX : reader.number(pair, {.highest = UINT64_MAX / kMiB}) * kMiB;
 }
 
-ConfFormat<CubConf> conf_format() {
+ConfFormat<CubConf> cub_format() {
   return {.keys = {number_key("bin_growth", &CubConf::bin_growth, {.lowest = 2, .highest = 1024}),
                    number_key("min_bin", &CubConf::min_bin, {.highest = 31}),
                    number_key("max_bin", &CubConf::max_bin, {.highest = 48}),
@@ -196,22 +196,22 @@ class CubBackend final : public Backend {
   StreamUses uses_;
 };
 
-std::unique_ptr<Backend> make(const CubConf& conf, const BackendOptions& /*options*/) {
+std::unique_ptr<Backend> make_cub(const CubConf& conf, const BackendOptions& /*options*/) {
   return std::make_unique<CubBackend>(conf);
 }
 
-std::string unavailable_reason() { return {}; }
+std::string cub_unavailable() { return {}; }
 
 #else
 
-std::string unavailable_reason() {
+std::string cub_unavailable() {
   return "built with a CCCL that has no cub::CachingDeviceAllocator any more (it left with version "
          "4)";
 }
 
-std::unique_ptr<Backend> make(const CubConf& /*conf*/, const BackendOptions& /*options*/) {
+std::unique_ptr<Backend> make_cub(const CubConf& /*conf*/, const BackendOptions& /*options*/) {
   throw EnvironmentError({.what = "the cub backend is not available",
-                          .got = unavailable_reason(),
+                          .got = cub_unavailable(),
                           .next = "rebuild with an older CUDA toolkit, or use another allocator"});
 }
 
@@ -219,7 +219,7 @@ std::unique_ptr<Backend> make(const CubConf& /*conf*/, const BackendOptions& /*o
 
 }  // namespace
 
-ConfResult<CubConf> read_cub_conf(std::string_view text) { return conf_format()(text); }
+ConfResult<CubConf> read_cub_conf(std::string_view text) { return cub_format()(text); }
 
 BackendEntry cub_entry() {
   return {.name = "cub",
@@ -227,10 +227,10 @@ BackendEntry cub_entry() {
           // CUB locks its tables, but from 1.14 on DeviceFree offers a block to others before it
           // has recorded the block's event (BACKENDS.md).
           .capabilities = {.any_thread = false, .stream_ordered = true},
-          .conf_keys = conf_format().key_names(),
+          .conf_keys = cub_format().key_names(),
           .check_conf = conf_checker(read_cub_conf),
-          .make = conf_maker(read_cub_conf, make),
-          .unavailable_reason = unavailable_reason};
+          .make = conf_maker(read_cub_conf, make_cub),
+          .unavailable_reason = cub_unavailable};
 }
 
 }  // namespace allocmark

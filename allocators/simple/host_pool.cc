@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t kChunkBytes = 32 * kMiB;
 
-std::unique_ptr<Backend> make(AsyncConf& conf, const BackendOptions& options) {
+std::unique_ptr<Backend> make_host_pool(AsyncConf& conf, const BackendOptions& options) {
   // The pool itself is bounded: what it caches is pinned, too.
   const std::uint64_t limit_bytes =
       options.memory_limit_bytes != 0 ? options.memory_limit_bytes : pinnable_memory_bytes();
@@ -26,7 +26,7 @@ std::unique_ptr<Backend> make(AsyncConf& conf, const BackendOptions& options) {
   return std::make_unique<AsyncBackend>(conf, limit_bytes);
 }
 
-std::string unavailable_reason() {
+std::string host_pool_unavailable() {
   return CUDART_VERSION >= 13000 ? ""
                                  : "this build's CUDA toolkit has no pools of the host; 13 has";
 }
@@ -44,8 +44,8 @@ BackendEntry host_pool_entry() {
                            .honours_memory_limit = true},
           .conf_keys = format.key_names(),
           .check_conf = conf_checker(format),
-          .make = conf_maker(format, make),
-          .unavailable_reason = unavailable_reason};
+          .make = conf_maker(format, make_host_pool),
+          .unavailable_reason = host_pool_unavailable};
 }
 
 }  // namespace allocmark

@@ -80,7 +80,7 @@ class NativeBackend final : public Backend {
   std::uint64_t device_free_count_ = 0;
 };
 
-std::unique_ptr<Backend> make(NoConf, const BackendOptions& /*options*/) {
+std::unique_ptr<Backend> make_native(NoConf, const BackendOptions& /*options*/) {
   return std::make_unique<NativeBackend>();
 }
 
@@ -92,7 +92,7 @@ BackendEntry native_entry() {
           .capabilities = {.any_thread = true, .stream_ordered = true},
           .conf_keys = {},
           .check_conf = conf_checker(read_no_conf),
-          .make = conf_maker(read_no_conf, make)};
+          .make = conf_maker(read_no_conf, make_native)};
 }
 
 }  // namespace allocmark

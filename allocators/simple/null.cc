@@ -41,7 +41,7 @@ class NullBackend final : public Backend {
   std::atomic<std::uint64_t> next_address_ = kFirstAddress;
 };
 
-std::unique_ptr<Backend> make(NoConf, const BackendOptions& /*options*/) {
+std::unique_ptr<Backend> make_null(NoConf, const BackendOptions& /*options*/) {
   return std::make_unique<NullBackend>();
 }
 
@@ -55,7 +55,7 @@ BackendEntry null_entry() {
                            .alignment_bytes = kAlignmentBytes},
           .conf_keys = {},
           .check_conf = conf_checker(read_no_conf),
-          .make = conf_maker(read_no_conf, make)};
+          .make = conf_maker(read_no_conf, make_null)};
 }
 
 }  // namespace allocmark

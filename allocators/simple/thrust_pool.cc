@@ -73,7 +73,7 @@ void check_fit(ConfReader& reader, const std::vector<ConfPair>& pairs, ThrustPoo
   if (!wanted.empty() && !pairs.empty()) reader.fail(pairs.back(), wanted);
 }
 
-ConfFormat<ThrustPoolConf> conf_format() {
+ConfFormat<ThrustPoolConf> thrust_pool_format() {
   using Conf = ThrustPoolConf;
   constexpr ConfRange kCounts{.lowest = 1, .highest = kCountMax};
   constexpr ConfReader::BytesRule kChunks{.range = {.lowest = 1, .highest = kBytesMax}};
@@ -225,23 +225,24 @@ class ThrustPoolBackend final : public Backend {
   std::uint64_t live_count_ = 0;
 };
 
-std::unique_ptr<Backend> make(const ThrustPoolConf& conf, const BackendOptions& /*options*/) {
+std::unique_ptr<Backend> make_thrust_pool(const ThrustPoolConf& conf,
+                                          const BackendOptions& /*options*/) {
   return std::make_unique<ThrustPoolBackend>(conf);
 }
 
 }  // namespace
 
 ConfResult<ThrustPoolConf> read_thrust_pool_conf(std::string_view text) {
-  return conf_format()(text);
+  return thrust_pool_format()(text);
 }
 
 BackendEntry thrust_pool_entry() {
   return {.name = "thrust_pool",
           .summary = "Thrust's disjoint_unsynchronized_pool_resource over cudaMalloc",
           .capabilities = {.alignment_bytes = 16},
-          .conf_keys = conf_format().key_names(),
+          .conf_keys = thrust_pool_format().key_names(),
           .check_conf = conf_checker(read_thrust_pool_conf),
-          .make = conf_maker(read_thrust_pool_conf, make)};
+          .make = conf_maker(read_thrust_pool_conf, make_thrust_pool)};
 }
 
 }  // namespace allocmark

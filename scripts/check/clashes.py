@@ -6,10 +6,11 @@ The rule: what a file has for itself, in an unnamed namespace or as `static`, no
 header of theirs names likewise in the same namespace. Two may be equal aliases, or functions whose parameters differ. But
 - texts count as one type and numbers as another, since a call might silently go to the other function;
 - a header's function must have a parameter of a type of ours: otherwise calls find the file's own function alone;
-- a function that is handed on by its name is the only one of that name.
+- a function that is handed on by its name is the only one of that name;
+- an alias inside a function has not the name of another file's alias: the compiler warns that it hides that one.
 All COLD rooms and UNTIMED files are one group of such files, and all WARM rooms another: then a file that grows cannot move
-names into one unit that clash there. A room or target that is compiled together is a group of its own, and so is a test
-program.
+names into one unit that clash there. Every other room is a group of its own, and so is a target that is compiled together
+and a test program.
 """
 import os
 import re
@@ -25,6 +26,7 @@ TARGET = re.compile(r"^allocmark_together\(", re.M)
 TEST = re.compile(r"\ballocmark_test\(([^()]*)")
 ALONE = re.compile(r"\bset_source_files_properties\(([^()]*)\bSKIP_UNITY_BUILD_INCLUSION")
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
+LOCAL_ALIAS = re.compile(r"^ +using (\w+) =", re.M)
 TEST_CASE = re.compile(r"^[A-Z_]*TEST_CASE[A-Z_]*\s*\((?:[^()]|\([^()]*\))*\)", re.M)
 # Comments, texts, characters and lines of the preprocessor, and separators of digits.
 BLANKED = re.compile(r"""(?<=[\da-fA-F])'(?=[\da-fA-F])|//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'"""
@@ -210,7 +212,9 @@ class Checkout:
                 untimed = {word for call in UNTIMED.findall(words) for word in call.split()}
                 cold += [file for file in here if kind == "COLD" or Path(file).name in untimed]
                 warm += here if kind == "WARM" else []
-            if TARGET.search(text) or re.search(r"\bTOGETHER\)", text):
+                if kind not in ("COLD", "WARM"):
+                    yield [file for file in here if Path(file).name not in untimed]
+            if TARGET.search(text):
                 yield here
             for words in TEST.findall(text):
                 named = [os.path.normpath(folder / word) for word in words.split() if word.endswith(".cc") and word not in alone]
@@ -239,6 +243,14 @@ class Checkout:
                 others = [other for other in others if clash(one, other) or self.hands_on(one) or self.hands_on(other)]
                 if others:
                     yield f"{one.file}:{one.line}: {scope}::{text} is in {others[0].file}:{others[0].line} too: give one a name that says more"
+
+        aliases = {text: name for (_, text), names in by_name.items() for name in names if name.kind == "alias"}
+        for file in files:
+            for match in LOCAL_ALIAS.finditer(self.read(file).code):
+                other = aliases.get(match[1])
+                if other and other.file != file:
+                    line = self.read(file).code.count("\n", 0, match.start()) + 1
+                    yield f"{file}:{line}: {match[1]} hides that of {other.file}:{other.line}: give one a name that says more"
 
     def hands_on(self, name):
         """Does its file give this function to another by its name?"""

@@ -19,7 +19,7 @@ class Clashes(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name)
         subprocess.run(["git", "init", "-q", folder.name], check=True)
-        for room, kind in (("first", "COLD"), ("second", "COLD"), ("timed", ""), ("warm", "WARM"), ("tepid", "WARM"), ("base", "TOGETHER")):
+        for room, kind in (("first", "COLD"), ("second", "COLD"), ("timed", ""), ("warm", "WARM"), ("tepid", "WARM"), ("base", "FEWER_KINDS")):
             self.write(f"{room}/CMakeLists.txt", f"# A room.\nallocmark_room(\n  SOURCES\n  a.cc\n  USES\n  base\n  {kind})\n")
 
     def write(self, name, text):
@@ -91,15 +91,21 @@ class Clashes(unittest.TestCase):
         self.assertEqual(len(self.found(one, other)), 1)
         self.assertEqual(len(self.found(other, one)), 1)
 
+    def test_an_alias_in_a_function_hides_another_files(self):
+        one, other = "using Json = nlohmann::json;", "void f() {\n  using Json = nlohmann::json;\n}"
+        self.assertRegex("".join(self.found(one, other)), r"^second/b.cc:5: Json hides that of first/a.cc:4")
+        self.assertEqual(self.found("using Row = int;", other), [])
+
     def test_files_of_all_warm_rooms_may_meet(self):
         row = "struct Row {};"
         self.assertEqual(len(self.found(row, row, place="warm/b.cc", first="warm/a.cc")), 1)
         self.assertEqual(len(self.found(row, row, place="warm/b.cc", first="tepid/a.cc")), 1)
         self.assertEqual(self.found(row, row, place="warm/b.cc", first="first/a.cc"), [])
 
-    def test_files_of_one_together_room_may_meet(self):
+    def test_files_of_one_room_may_meet(self):
         row = "struct Row {};"
         self.assertEqual(len(self.found(row, row, place="base/b.cc", first="base/a.cc")), 1)
+        self.assertEqual(len(self.found(row, row, place="timed/b.cc", first="timed/a.cc")), 1)
         self.assertEqual(self.found(row, row, place="base/b.cc", first="warm/a.cc"), [])
 
     def test_untimed_files_meet_those_of_cold_rooms(self):

@@ -12,6 +12,8 @@
 
 namespace allocmark {
 
+inline constexpr std::uint64_t kPicosecondsPerNs = 1000;
+
 // Ticks to picoseconds by one multiplication: picoseconds = ticks * multiplier / 2^32.
 struct TickScale {
   std::uint64_t multiplier = 0;

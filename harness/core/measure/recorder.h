@@ -111,7 +111,6 @@ class Recorder {
   [[nodiscard]] std::uint64_t program_picoseconds() const { return program_picoseconds_; }
 
  private:
-  static constexpr std::uint64_t kPicosecondsPerNs = 1000;
   // A factor of 1 is 2^16; a host part below 2^47 ps (140 s) does not overflow at factors to 2.
   static constexpr std::uint32_t kHostScaleBits = 16;
 

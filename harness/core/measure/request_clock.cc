@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <memory>
 
+#include "harness/core/measure/clock.h"
+
 namespace allocmark {
 
 namespace {
-
-constexpr std::uint64_t kPicosecondsPerNs = 1000;
 
 LatencySummary summarise_ns(const Histogram& histogram) {
   LatencySummary summary;

@@ -9,7 +9,6 @@
 namespace allocmark {
 namespace {
 
-constexpr double kPicosecondsPerNs = 1000;
 // How much longer than the least of the passes a part may take: what passes differ by at rest.
 constexpr double kLeastMax = 1.1;
 

@@ -43,8 +43,8 @@ class Nvml {
       facts->driver_version = text;
     }
     unsigned gpu_count = 0;
-    using Count = int (*)(unsigned*);
-    if (const auto count = find<Count>("nvmlDeviceGetCount_v2");
+    using AskCount = int (*)(unsigned*);
+    if (const auto count = find<AskCount>("nvmlDeviceGetCount_v2");
         count != nullptr && count(&gpu_count) == 0) {
       facts->machine_gpu_count = static_cast<int>(gpu_count);
     }

@@ -19,6 +19,7 @@ namespace allocmark {
 namespace {
 
 namespace fs = std::filesystem;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 4> kOutcomeNames{"ok", "BROKEN", "not checked", "-"};
 constexpr std::size_t kShownMax = 10;
@@ -96,8 +97,7 @@ std::string render_check(const BundleCheck& check) {
 }
 
 std::string render_check_json(const BundleCheck& check) {
-  using Json = nlohmann::ordered_json;
-  Json rules = Json::array();
+  OrderedJson rules = OrderedJson::array();
   std::uint64_t cell_count = 0;
   std::uint64_t cells_made_again = 0;
   for (const CheckedRule& rule : check.rules) {
@@ -112,13 +112,13 @@ std::string render_check_json(const BundleCheck& check) {
                      {"reservations", rule.reservations},
                      {"notes", rule.notes}});
   }
-  const Json json = {{"kind", "bundle_check"},
-                     {"schema_version", kSchemaVersion},
-                     {"publishable", check.exit_code == ExitCode::Pass},
-                     {"exit_code", static_cast<int>(check.exit_code)},
-                     {"cell_count", cell_count},
-                     {"cells_made_again", cells_made_again},
-                     {"rules", rules}};
+  const OrderedJson json = {{"kind", "bundle_check"},
+                            {"schema_version", kSchemaVersion},
+                            {"publishable", check.exit_code == ExitCode::Pass},
+                            {"exit_code", static_cast<int>(check.exit_code)},
+                            {"cell_count", cell_count},
+                            {"cells_made_again", cells_made_again},
+                            {"rules", rules}};
   return json_text(json, 1) + "\n";
 }
 

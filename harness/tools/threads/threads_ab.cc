@@ -14,6 +14,8 @@
 namespace allocmark {
 namespace {
 
+using OrderedJson = nlohmann::ordered_json;
+
 enum class NumberKind : std::uint8_t { Count, Bytes, Time };
 
 struct NumberRow {
@@ -150,7 +152,6 @@ std::string render_comparison(const ThreadsComparison& comparison) {
 }
 
 std::string to_json(const ThreadsComparison& comparison) {
-  using OrderedJson = nlohmann::ordered_json;
   OrderedJson numbers = OrderedJson::array();
   for (const ThreadsNumber& number : comparison.numbers) {
     numbers.push_back({{"thread_count", number.thread_count},

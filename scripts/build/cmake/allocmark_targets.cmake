@@ -21,8 +21,8 @@ if(ALLOCMARK_SANITIZE)
     # What it finds ends the program: a message alone fails no test.
     target_compile_options(allocmark_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=undefined>)
     # These kinds check every use of a pointer, and with all of them code takes two to three times as long to compile. So only
-    # the rooms have them whose files are compiled one by one: backends, plugins, replay and what is timed. Elsewhere pointers
-    # are those of containers and libraries, and AddressSanitizer alone looks at them.
+    # timed rooms have them: backends, plugins, replay and what is timed. Elsewhere pointers are those of containers and
+    # libraries, and AddressSanitizer alone looks at them.
     target_compile_options(
       allocmark_options INTERFACE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:$<TARGET_PROPERTY:ALLOCMARK_FEWER_KINDS>>>:-fno-sanitize=null,alignment,object-size,pointer-overflow,vptr>
                                 $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:$<TARGET_PROPERTY:ALLOCMARK_ANY_ENUM>>>:-fno-sanitize=enum>)
@@ -46,14 +46,13 @@ function(allocmark_together)
   endif()
 endfunction()
 
-# allocmark_room(SOURCES file... UNTIMED file... COMMANDS name... JOBS name... USES room... LIBS target... [TOGETHER | WARM | COLD]):
+# allocmark_room(SOURCES file... UNTIMED file... COMMANDS name... JOBS name... USES room... LIBS target... [FEWER_KINDS | WARM | COLD]):
 # the room of this folder as a library. Its target is named after its path, allocmark_harness_core_replay. The program has its
 # COMMANDS and JOBS: for size and size these are kSizeCommand and kSizeJob. USES are the rooms it may include:
-# scripts/check/rooms.py holds the code to them. Files of a room whose calls are timed are compiled one by one, but those of
-# allocators/caching; no timed call passes through its UNTIMED files, nor through a COLD or WARM room
-# (allocmark_units.cmake). The files of a TOGETHER room are compiled as one.
+# scripts/check/rooms.py holds the code to them. No timed call passes through its UNTIMED files, nor through a COLD or WARM room
+# (allocmark_units.cmake). A sanitizer looks for fewer kinds of errors in these, and in a FEWER_KINDS room.
 function(allocmark_room)
-  cmake_parse_arguments(arg "COLD;WARM;TOGETHER" "" "SOURCES;UNTIMED;COMMANDS;JOBS;USES;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "COLD;WARM;FEWER_KINDS" "" "SOURCES;UNTIMED;COMMANDS;JOBS;USES;LIBS" ${ARGN})
   file(RELATIVE_PATH room ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   string(REPLACE "/" "_" target allocmark_${room})
   list(TRANSFORM arg_USES REPLACE "/" "_")
@@ -76,9 +75,14 @@ function(allocmark_room)
     add_library(${target} STATIC ${sources})
     if(arg_COLD OR arg_WARM)
       cmake_language(CALL allocmark_${kind}_options ${target})
+    else()
+      # Else a call's time depends on what the linker puts before it: a loop that crosses lines of the instruction cache took
+      # 40 % longer (ggml_legacy's scan of its slots).
+      target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>,$<CONFIG:Release>>:-falign-functions=64>)
     endif()
-    if(arg_COLD OR arg_WARM OR arg_TOGETHER)
-      allocmark_together(${target})
+    allocmark_together(${target})
+    if(NOT (arg_COLD OR arg_WARM OR arg_FEWER_KINDS))
+      set_target_properties(${target} PROPERTIES ALLOCMARK_FEWER_KINDS OFF)
     endif()
   else()
     add_library(${target} INTERFACE)
@@ -130,16 +134,17 @@ function(allocmark_precompile_test_headers name)
 endfunction()
 
 # allocmark_test(NAME SOURCES file... ROOMS room... LIBS target... DEFINITIONS NAME=value... DEPENDS target... [COST n]
-# [AT_ONCE filter...] [SIMCUDA] [RUNS_PROGRAM]): one Catch2 program and its CTest entry. SIMCUDA runs it with the simulated CUDA
+# [AT_ONCE filter...] [SIMCUDA] [RUNS_PROGRAM] [HANDS_OUT_STACK]): one Catch2 program and its CTest entry. SIMCUDA runs it with the simulated CUDA
 # runtime in front. RUNS_PROGRAM is for one that runs whole programs, ALLOCMARK_PROGRAM: under a sanitizer this is
 # ALLOCMARK_TESTED_PROGRAM, of another build, or the test is left out. Simulated calls leave the host's caches warm. Tests with a
 # COST begin first, the highest before all others. AT_ONCE: a process for the test cases of each filter, all at the same time.
-# Exit code 77 is reported as skipped.
+# Exit code 77 is reported as skipped. AddressSanitizer looks for overruns of a test's own variables only where the test HANDS_OUT_STACK,
+# arrays and structs of C that the code under test fills: half of the time to compile tests goes into this.
 function(allocmark_test name)
   if(NOT ALLOCMARK_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "SIMCUDA;RUNS_PROGRAM" "COST" "SOURCES;ROOMS;LIBS;DEFINITIONS;DEPENDS;AT_ONCE" ${ARGN})
+  cmake_parse_arguments(arg "SIMCUDA;RUNS_PROGRAM;HANDS_OUT_STACK" "COST" "SOURCES;ROOMS;LIBS;DEFINITIONS;DEPENDS;AT_ONCE" ${ARGN})
   if(arg_RUNS_PROGRAM)
     if(NOT ALLOCMARK_SANITIZE)
       list(APPEND arg_DEFINITIONS ALLOCMARK_PROGRAM="$<TARGET_FILE:allocmark>")
@@ -163,6 +168,9 @@ function(allocmark_test name)
   endif()
   allocmark_precompile_test_headers(${name})
   allocmark_together(${name})
+  if(ALLOCMARK_SANITIZE MATCHES "address" AND NOT arg_HANDS_OUT_STACK)
+    target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=asan-stack=0>)
+  endif()
   set(command ${name})
   if(arg_AT_ONCE)
     set(command ${PROJECT_SOURCE_DIR}/tests/support/at_once.py $<TARGET_FILE:${name}> ${arg_AT_ONCE})
@@ -172,15 +180,15 @@ function(allocmark_test name)
   if(arg_COST)
     set_tests_properties(${name} PROPERTIES COST ${arg_COST})
   endif()
+  # Five frames tell where a block was allocated. Thirty take up to a fifth of a test's time.
+  set(environment ASAN_OPTIONS=malloc_context_size=5)
   if(arg_SIMCUDA)
-    set(environment "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/simcuda" SIMCUDA_HOST_CACHES=warm)
-    if(ALLOCMARK_SANITIZE)
-      # A cell leaves a faulty plugin's backend behind on purpose, and tests preload simcuda before the sanitizer.
-      list(APPEND environment "ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0")
-    endif()
-    set_property(TEST ${name} PROPERTY ENVIRONMENT "${environment}")
+    # A cell leaves a faulty plugin's backend behind on purpose, and tests preload simcuda before the sanitizer.
+    set(environment "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/simcuda" SIMCUDA_HOST_CACHES=warm
+                    "ASAN_OPTIONS=malloc_context_size=5:detect_leaks=0:verify_asan_link_order=0")
     add_dependencies(${name} simcuda)
   endif()
+  set_property(TEST ${name} PROPERTY ENVIRONMENT "${environment}")
 endfunction()
 
 # allocmark_program_test(NAME COMMAND word... [TIMEOUT seconds] [COST n] [CACHES cold] [ENVIRONMENT NAME=value...]): a script that

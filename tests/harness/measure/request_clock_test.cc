@@ -4,12 +4,11 @@
 
 #include <cstdint>
 
+#include "harness/core/measure/clock.h"
 #include "tests/catch.h"
 
 namespace allocmark {
 namespace {
-
-constexpr std::uint64_t kPicosecondsPerNs = 1000;
 
 // Requests A (arrives at 100) and B (at 130). The allocator takes 5 ns before A's kernel of 50 ns
 // and 10 ns while it runs, then 30 ns before B's kernel of 20 ns.
