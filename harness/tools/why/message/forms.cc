@@ -191,12 +191,21 @@ constexpr std::array kDriverAnchors = {
     Anchor{"Requested amount of GPU memory ( {} ) could not be allocated"},
     Anchor{"OutOfMemory (Requested size was {}", Asked, true},
     Anchor{"Failed to cudaMalloc {} on device"},
+    Anchor{"size {} (cudaMalloc error out of memory"},
     Anchor{"Failed to allocate {} on device 'cuda"},
     Anchor{"Requested memory: {}"},
     Anchor{"Failed to CUDA calloc {}"},
     Anchor{"Failed to CUDA calloc async {}"},
     Anchor{"Failed to CUDA malloc {}"}};
 constexpr std::array kDriverBefore = {Pattern{Free, "Free memory: {} ~ Requested memory"}};
+
+constexpr std::array kKokkosAnchors = {
+    Anchor{"MemorySpace named Cuda failed with the following error: Allocation of size {} failed"}};
+
+// NVIDIA's Fortran and C with directives.
+constexpr std::array kOpenAccAnchors = {Anchor{"Out of memory allocating {} of device memory"}};
+constexpr std::array kOpenAccPatterns = {Pattern{Total, "total/free CUDA memory: {}/"},
+                                         Pattern{Free, "total/free CUDA memory: ~/{}"}};
 
 // TensorRT leaves such a way to compute out, and goes on where there is another.
 constexpr std::array kTacticAnchors = {Anchor{"Tactic Device request: {} Available"}};
@@ -254,7 +263,7 @@ constexpr std::array kPinnedArgumentAnchors = {Anchor{"CUDA error: invalid argum
                                                Anchor{"HIP error: invalid argument"}};
 
 // NCCL, ONNX Runtime, TensorRT, Triton, Thrust, dlib, bitsandbytes, CTranslate2, TVM, JAX, TGI,
-// Warp, CUDA.jl.
+// Warp, CUDA.jl, LMDeploy, LightGBM, OpenCV, hashcat, Blender, MATLAB, and macros around calls.
 constexpr std::array kLibraryAnchors = {Anchor{"Cuda failure 2 out of memory"},
                                         Anchor{"CUDA failure 2: out of memory"},
                                         Anchor{"Cuda Runtime (out of memory)"},
@@ -268,7 +277,16 @@ constexpr std::array kLibraryAnchors = {Anchor{"Cuda failure 2 out of memory"},
                                         Anchor{"Warp CUDA error 2: out of memory"},
                                         Anchor{"Out of GPU memory Stacktrace:"},
                                         Anchor{"RESOURCE_EXHAUSTED: Out of memory"},
-                                        Anchor{"Not enough memory to handle ~ prefill tokens"}};
+                                        Anchor{"Not enough memory to handle ~ prefill tokens"},
+                                        Anchor{"CUDA runtime error: out of memory"},
+                                        Anchor{"out of memory ~ cuda_utils.hu"},
+                                        Anchor{"Gpu API call) out of memory"},
+                                        Anchor{"cuMemAlloc(): out of memory"},
+                                        Anchor{"System is out of GPU memory"},
+                                        Anchor{"System is out of GPU and shared host memory"},
+                                        Anchor{"Out of memory on device. To view"},
+                                        Anchor{"GPUassert: out of memory"},
+                                        Anchor{"CUDA error 2 ~: out of memory"}};
 
 // What the driver and the runtime call it: PyTorch's where the text names it, else any program's.
 constexpr std::array kDriverWordAnchors = {Anchor{"CUDA_ERROR_OUT_OF_MEMORY"},
@@ -334,6 +352,8 @@ constexpr std::array kForms = {
          {},
          kBareStyle,
          kDriverBefore},
+    Form{Family::Driver, "Kokkos", kKokkosAnchors, {}, kXlaStyle},
+    Form{Family::Driver, "OpenACC", kOpenAccAnchors, kOpenAccPatterns, kBareStyle},
     Form{.family = Family::Driver,
          .name = "TensorRT",
          .anchors = kTacticAnchors,

@@ -91,6 +91,7 @@ FoundMessages MessageReader::finish() {
         is_mixed && message.form->family == Family::PyTorch && !message.of(Quantity::Free);
     message.expandable_on |= expandable_on_;
     message.expandable_refusal = expandable_refusal_;
+    message.names_pytorch = names_pytorch_;
   }
   for (Message& message : without_figures_) message.names_pytorch = names_pytorch_;
   // Those of one process came after another.

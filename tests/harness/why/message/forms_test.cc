@@ -42,6 +42,7 @@ TEST_CASE("each form's figures are read, and no others") {
     INFO(one.name);
     const Message message = one_message(one.text);
     CHECK(message.form->family == one.family);
+    if (one.family == Family::NoFigures) CHECK(message.count == 1);
     for (std::size_t i = 0; i < kQuantityCount; ++i) {
       const auto quantity = static_cast<Quantity>(i);
       INFO(words_of(quantity).name);

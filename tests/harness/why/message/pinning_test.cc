@@ -44,6 +44,16 @@ TEST_CASE("an error without figures is of pinned memory where the last frames or
             "allocmark pinned 1073741824B"));
 }
 
+TEST_CASE("another program is not told how PyTorch pins") {
+  const std::string gromacs =
+      "gmx mdrun\ncudaMallocHost of size 1073741824 bytes failed: cudaErrorMemoryAllocation";
+  const Answer answer = answer_to(gromacs);
+  CHECK(answer.verdict.cause == Cause::PinnedMemory);
+  CHECK_FALSE(has(answer.text, "PyTorch"));
+  CHECK_FALSE(has(answer.text, "pin_memory"));
+  CHECK(has(answer_to("torch/utils/data.py\n" + gromacs).text, "PyTorch pins a power of two"));
+}
+
 TEST_CASE("messages of public reports about pinned memory name it") {
   struct Report {
     std::string name;
