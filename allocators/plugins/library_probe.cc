@@ -27,6 +27,8 @@
 namespace allocmark {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 void say(int fd, const char* text) {
   if (text == nullptr) return;
   // What does not fit into the pipe is lost, and a message is a line.
@@ -67,13 +69,11 @@ bool has_ended(pid_t child) {
 
 // What the child says until the pipe ends, or the child does.
 ChildAnswer read_answer(int fd, pid_t child, int timeout_ms) {
-  const std::chrono::steady_clock::time_point deadline =
-      std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  const Clock::time_point deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
   ChildAnswer answer;
   while (true) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-                          deadline - std::chrono::steady_clock::now())
-                          .count();
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     pollfd polled{.fd = fd, .events = POLLIN, .revents = 0};
     // Before the look into the pipe, so that all that it said is read.
     const bool ended = has_ended(child);

@@ -85,7 +85,7 @@ std::string residue_hint(std::string_view conf) {
 }
 
 EnvironmentError library_error(const std::string& library, std::string what, std::string got,
-                               std::string next = "") {
+                               std::string next = {}) {
   return EnvironmentError(
       {.what = std::move(what), .where = library, .got = std::move(got), .next = std::move(next)});
 }

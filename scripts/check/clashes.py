@@ -119,8 +119,10 @@ class Reader:
         parentheses = 0
         for place, letter in enumerate(self.code):
             parentheses += (letter == "(") - (letter == ")")
+            if letter in "{}" and parentheses > 0:
+                continue  # a value, or the body of a lambda that is handed on
             if letter == "{":
-                self.open(place, parentheses)
+                self.open(place)
             elif letter == "}":
                 self.close(place)
             elif letter == ";" and self.depth == 0 and parentheses == 0:
@@ -132,15 +134,14 @@ class Reader:
         """A case of Catch2 has no name to clash with."""
         return "void ~() " + "\n" * match[0].count("\n")
 
-    def open(self, place, parentheses):
+    def open(self, place):
         if self.depth == 0:
             head = self.code[self.start:place]
             if space := re.fullmatch(r'\s*(?:inline\s+)?(?:namespace\s*([\w:]*)|extern\s*"")\s*', head):
                 self.scopes.append(space[1])
                 self.start = place + 1
                 return
-            if parentheses == 0:
-                self.keep(place, declaration=False)
+            self.keep(place, declaration=False)
         self.depth += 1
 
     def close(self, place):

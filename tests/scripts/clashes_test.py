@@ -82,6 +82,8 @@ class Clashes(unittest.TestCase):
                            "const std::string& path, Detail detail = Detail::Whole"):  # a call may leave it away
             one, other = "void print(const Row& row) {}", f"void print({parameters});"
             self.assertEqual(len(self.found(one, other, SHARED, "timed/b.h")), 1, parameters)
+        self.assertEqual(self.found("int a() {\n  return 1;\n}\nRow row(int a = {}) {\n  return Row(a);\n}\nint b() {\n  return 2;\n}", "struct Row {};",
+                                    SHARED, "timed/b.h"), [])
         for parameters in ("const Row& row, int width", "const std::vector<Table>& tables", "Table* table"):  # found by the argument
             one, other = "void print(int width) {}", f"void print({parameters});"
             self.assertEqual(self.found(one, other, SHARED, "timed/b.h"), [], parameters)

@@ -13,6 +13,7 @@ Training::Training(const TrainConfig& config, std::uint64_t seed, EventBatch* ba
       model_(std::make_unique<Transformer>(config.setup, config.lora, pool_.get())),
       cache_(KvMode::Concat, config.setup.own_layer_count()),
       optimizer_(config.optimizer, pool_.get()),
+      scaler_(config.data_parallel.kind == DataParallelKind::Fsdp2),
       passes_(1) {
   if (config.keeps_cache) model_->set_cache(&cache_);
   model_->set_given_mask(config.given_mask);

@@ -61,13 +61,13 @@ void Training::optimize() {
     const std::vector<OptimizedTensor> tensors = optimized();
     if (replicas_) replicas_->begin_step();
     const bool gives_scale = config_.scales_loss && config_.optimizer == OptimizerKind::AdamWFused;
-    const bool is_sharded = config_.data_parallel.kind == DataParallelKind::Fsdp2;
-    if (config_.scales_loss && (config_.clips || !gives_scale)) scaler_.unscale(tape(), is_sharded);
+    if (config_.scales_loss && (config_.clips || !gives_scale)) scaler_.unscale(tape());
     if (config_.clips) {
       const bool is_whole = replicas_ && replicas_->shares_states();
-      optimizer_.clip(is_whole ? sizes_of(model_->trained_parameters()) : tensors, is_sharded);
+      optimizer_.clip(is_whole ? sizes_of(model_->trained_parameters()) : tensors,
+                      config_.data_parallel.kind == DataParallelKind::Fsdp2);
     }
-    if (gives_scale) scaler_.give(tape(), config_.clips, is_sharded);
+    if (gives_scale) scaler_.give(tape(), config_.clips);
     if (config_.offload == Offload::None) step(tensors);
     if (config_.scales_loss) scaler_.update();
     if (replicas_) replicas_->end_step();

@@ -23,7 +23,7 @@ struct TickScale {
     return static_cast<std::uint64_t>((static_cast<Wide>(ticks) * multiplier) >> 32);
   }
   [[nodiscard]] double ns_per_tick() const {
-    return static_cast<double>(multiplier) / 4294967296.0 / 1000.0;
+    return static_cast<double>(multiplier) / 4294967296.0 / kPicosecondsPerNs;
   }
 };
 

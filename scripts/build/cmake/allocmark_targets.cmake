@@ -73,16 +73,16 @@ function(allocmark_room)
   if(sources)
     set(how PUBLIC)
     add_library(${target} STATIC ${sources})
+    allocmark_together(${target})
     if(arg_COLD OR arg_WARM)
       cmake_language(CALL allocmark_${kind}_options ${target})
     else()
       # Else a call's time depends on what the linker puts before it: a loop that crosses lines of the instruction cache took
       # 40 % longer (ggml_legacy's scan of its slots).
       target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>,$<CONFIG:Release>>:-falign-functions=64>)
-    endif()
-    allocmark_together(${target})
-    if(NOT (arg_COLD OR arg_WARM OR arg_FEWER_KINDS))
-      set_target_properties(${target} PROPERTIES ALLOCMARK_FEWER_KINDS OFF)
+      if(NOT arg_FEWER_KINDS)
+        set_target_properties(${target} PROPERTIES ALLOCMARK_FEWER_KINDS OFF)
+      endif()
     endif()
   else()
     add_library(${target} INTERFACE)
@@ -139,7 +139,8 @@ endfunction()
 # ALLOCMARK_TESTED_PROGRAM, of another build, or the test is left out. Simulated calls leave the host's caches warm. Tests with a
 # COST begin first, the highest before all others. AT_ONCE: a process for the test cases of each filter, all at the same time.
 # Exit code 77 is reported as skipped. AddressSanitizer looks for overruns of a test's own variables only where the test HANDS_OUT_STACK,
-# arrays and structs of C that the code under test fills: half of the time to compile tests goes into this.
+# arrays and structs of C that the code under test fills, or compiles code of ours itself: half of the time to compile tests
+# goes into this.
 function(allocmark_test name)
   if(NOT ALLOCMARK_TESTS)
     return()

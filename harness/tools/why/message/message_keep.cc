@@ -91,14 +91,13 @@ FoundMessages MessageReader::finish() {
         is_mixed && message.form->family == Family::PyTorch && !message.of(Quantity::Free);
     message.expandable_on |= expandable_on_;
     message.expandable_refusal = expandable_refusal_;
-    message.names_pytorch = names_pytorch_;
   }
-  for (Message& message : without_figures_) message.names_pytorch = names_pytorch_;
   // Those of one process came after another.
   std::ranges::stable_sort(found_.messages, {}, &Message::line);
   std::ranges::stable_sort(without_figures_, {}, &Message::line);
   // What has no figures counts only where nothing else is there, and so does what has no sender.
   if (found_.messages.empty()) found_.messages = std::move(without_figures_);
+  for (Message& message : found_.messages) message.names_pytorch = names_pytorch_;
   // The same line may say both.
   std::vector<std::uint64_t> sender_lines;
   for (const Message& message : found_.messages)
