@@ -1,8 +1,10 @@
 """One stage of a pipeline of ranks: transformers' blocks in torch.distributed.pipelining's 1F1B. The other stages are not there."""
 import contextlib
 
+import described_tensor
 import record_pytorch
-from described_models import checkpoint, dtype_of, make_model
+from described_models import checkpoint, dtype_of, make_model, without_data
+from described_ranks import replicated
 
 
 def is_autocast(keys):
@@ -13,7 +15,7 @@ def part_of(keys, stage, stages, chunk=0):
     """The stage's blocks, the rank's chunk of this number, with the table of words before the first ones and the head behind the last ones."""
     import torch
     casts = is_autocast(keys)
-    whole = make_model(keys)
+    whole = without_data(keys) if keys.number("tp", 1) > 1 else make_model(keys)
     inner, count = whole.model, keys.number("layers") // stages
     given = keys.numbers("stage_layers", "0")
     counts = given if given[0] else [count] * stages
@@ -40,9 +42,27 @@ def part_of(keys, stage, stages, chunk=0):
     return Part()
 
 
-def stage_of(keys, part, stage, stages):
+def grid_of(keys):
+    """None where each rank has a stage of its own, else a mesh of stages, those who share data, and those who share products."""
+    from torch.distributed.device_mesh import init_device_mesh
+    sides = {name: keys.number(name, 1) for name in ("pp", "dp", "tp")}
+    if sides["dp"] * sides["tp"] == 1:
+        return None
+    return init_device_mesh("cuda", tuple(sides.values()), mesh_dim_names=tuple(sides))
+
+
+def on_device(keys, part, grid):
+    if keys.number("tp", 1) == 1:
+        return part.to("cuda", dtype_of(keys))
+    described_tensor.cut(keys, grid["tp"], part.whole)
+    return part.to_empty(device="cuda")
+
+
+def stage_of(keys, part, stage, stages, grid):
     import torch
     from torch.distributed.pipelining import PipelineStage
+    if keys.number("dp", 1) > 1:
+        part = replicated(keys, part, grid)
     dtype = dtype_of(keys) or torch.float32
     casts = is_autocast(keys)
     batch, length, hidden, vocabulary = (keys.number(key) for key in ("batch", "seq", "hidden", "vocabulary"))
@@ -51,26 +71,29 @@ def stage_of(keys, part, stage, stages):
         torch.empty(batch, length, hidden, dtype=dtype, device="meta")
     is_last = stage + 1 == stages
     result = torch.empty(batch, length, vocabulary if is_last else hidden, dtype=torch.bfloat16 if casts and is_last else dtype, device="meta")
-    return PipelineStage(part, stage, stages, torch.device("cuda"), input_args=(given,), output_args=(result,))
+    group = grid["pp"].get_group() if grid is not None else None
+    return PipelineStage(part, stage, stages, torch.device("cuda"), input_args=(given,), output_args=(result,), group=group)
 
 
-def schedule_of(keys, parts, ranks, rank, micro_batches):
+def schedule_of(keys, parts, ranks, rank, micro_batches, grid):
     from torch.distributed.pipelining import Schedule1F1B, ScheduleInterleaved1F1B
     count, last, vocabulary = ranks * len(parts), parts[-1], keys.number("vocabulary")
-    own = [stage_of(keys, part, rank + chunk * ranks, count) for chunk, part in enumerate(parts)]
+    own = [stage_of(keys, part, rank + chunk * ranks, count, grid) for chunk, part in enumerate(parts)]
     options = {"loss_fn": lambda logits, labels: last.whole.loss_function(logits, labels, vocabulary)}
     return Schedule1F1B(own[0], micro_batches, **options) if len(own) == 1 else ScheduleInterleaved1F1B(own, micro_batches, **options)
 
 
 def train_stage(keys, make_optimizer):
     import torch
-    ranks, rank, chunks = keys.number("pp"), torch.distributed.get_rank(), keys.number("virtual", 1)
+    ranks, chunks, grid = keys.number("pp"), keys.number("virtual", 1), grid_of(keys)
+    rank = torch.distributed.get_rank() // keys.number("dp", 1) // keys.number("tp", 1)
     keys.asked.add("rank")  # join() knows it
     micro_batches = keys.number("micro_batches", ranks)
-    parts = [part_of(keys, rank + chunk * ranks, ranks * chunks, chunk).to("cuda", dtype_of(keys)).train() for chunk in range(chunks)]
+    parts = [part_of(keys, rank + chunk * ranks, ranks * chunks, chunk).train() for chunk in range(chunks)]
+    parts = [on_device(keys, part, grid) for part in parts]
+    schedule = schedule_of(keys, parts, ranks, rank, micro_batches, grid)
     parameters = [parameter for part in parts for parameter in part.parameters()]
     optimizer = make_optimizer(keys, parameters)
-    schedule = schedule_of(keys, parts, ranks, rank, micro_batches)
     batch, length, vocabulary, clips = keys.number("batch"), keys.number("seq"), keys.number("vocabulary"), keys.number("clip")
     step_count, returns = keys.number("steps"), bool(keys.number("return_outputs", 1))
     keys.check()

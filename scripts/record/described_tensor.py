@@ -23,21 +23,30 @@ def mesh_of(ranks):
     return init_device_mesh("cuda", (ranks,), mesh_dim_names=("tp",))
 
 
-def shared(keys):
+def cut(keys, mesh, model):
+    """Every product of a model, or of what a stage of a pipeline has of it."""
     from torch.distributed.tensor import Replicate, Shard
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
-    mesh, shares_tokens = mesh_of(keys.number("tp")), bool(keys.number("sp"))
+    shares_tokens = bool(keys.number("sp"))
     tokens = Shard(1) if shares_tokens else Replicate()
-    model = without_data(keys).train()
-    checkpoint(keys, model)
     plan = {"model.embed_tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=tokens),
             "lm_head": ColwiseParallel(input_layouts=tokens, output_layouts=Replicate())}
     if shares_tokens:
         plan["model.norm"] = SequenceParallel()
-    parallelize_module(model, mesh, plan)
+    names = {name for name, module in model.named_modules() if module is not None}
+    parallelize_module(model, mesh, {name: way for name, way in plan.items() if name in names})
     for block in model.model.layers:
         parallelize_module(block, mesh, plan_of_block(shares_tokens))
-    return model.to_empty(device="cuda")
+    return model
+
+
+def shared(keys, mesh):
+    model = without_data(keys).train()
+    checkpoint(keys, model)
+    cut(keys, mesh, model)
+    if keys.number("tied"):
+        model.lm_head.weight = model.model.embed_tokens.weight
+    return model
 
 
 def answering(keys):
@@ -56,11 +65,11 @@ def on_device(keys, model):
     return model
 
 
-def with_own_experts(keys):
+def with_own_experts(keys, mesh):
     """A rank has some experts of each block, and all tokens, by transformers' own plan."""
     from transformers.distributed.configuration_utils import DistributedConfig
     from transformers.distributed.tensor_parallel import apply_tensor_parallelism
     model = without_data(keys).train()
     checkpoint(keys, model)
     model.config.distributed_config = DistributedConfig(enable_expert_parallel=True)
-    return on_device(keys, apply_tensor_parallelism(model, mesh_of(keys.number("ep"))))
+    return apply_tensor_parallelism(model, mesh)

@@ -6,7 +6,7 @@ import io
 import described_images
 import record_pytorch
 from described_models import checkpoint, dtype_of, with_adapters, with_float8
-from described_ranks import device_model
+from described_ranks import data_group, device_model
 from references import context
 
 
@@ -22,7 +22,7 @@ def make_optimizer(keys, parameters):
         kind, options = torch.optim.AdamW, {"adamw_fused": {"fused": True}, "adamw_loop": {"foreach": False}}.get(name, {})
     if keys.number("zero") and keys.word("sharder") == "torch":
         from torch.distributed.optim import ZeroRedundancyOptimizer
-        return ZeroRedundancyOptimizer(parameters, optimizer_class=kind, **{"lr": 1e-3, **options})
+        return ZeroRedundancyOptimizer(parameters, optimizer_class=kind, process_group=data_group(keys), **{"lr": 1e-3, **options})
     return kind(parameters, **options)
 
 
@@ -156,7 +156,7 @@ class Training:
         if keys.word("offload", "none") != "none":
             self.host = HostOptimizer(keys, self.model, keys.word("offload") == "gradients")
         self.save_every, self.save_kind = keys.number("save_every"), keys.word("save", "plain")
-        self.resume, self.resume_at = keys.word("resume", "none"), keys.number("resume_at")
+        self.resume, self.resume_at, self.is_grid = keys.word("resume", "none"), keys.number("resume_at"), data_group(keys) is not None
 
     def context(self):
         import torch
@@ -251,7 +251,8 @@ class Training:
         file = io.BytesIO()
         torch.save({"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}, file)
         file.seek(0)
-        state = torch.load(file, map_location="cuda" if self.resume == "device" else "cpu")
+        # A part of a mesh is none of what PyTorch loads unasked.
+        state = torch.load(file, map_location="cuda" if self.resume == "device" else "cpu", weights_only=not self.is_grid)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
 

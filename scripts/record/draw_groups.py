@@ -109,3 +109,48 @@ def draw_tokens(draw):
     maybe(draw, 0.4, keys, checkpoint="full")
     draw_loop(draw, keys, 0.2, ("accumulate", "keep_batch"))
     return "train:llama-3-8b", keys
+
+
+def draw_grids(draw, draw_expert_ranks):
+    """Ranks that share every product or the experts along one side, and data along the other."""
+    way = draw.choice(["cut", "tokens", "experts", "stages"])
+    if way == "stages":
+        return draw_stage_grid(draw)
+    if way == "experts":
+        generator, keys = draw_expert_ranks(draw)
+        keys.setdefault("ep", 2)
+    else:
+        generator = ""
+        while not generator.startswith("train"):
+            generator, keys = (draw_cut if way == "cut" else draw_tokens)(draw)
+    ranks = draw.choice([2, 2, 3, 4])
+    keys.update(dp=ranks, rank=draw.randrange(ranks * keys.get("tp", keys.get("ep"))))
+    if way != "experts" and draw.random() < 0.4:
+        keys["optimizer"] = draw.choice(["adamw", "adamw_fused", "sgd_momentum"])  # parameters are no DTensors
+        maybe(draw, 0.2, keys, zero=1, sharder="torch")
+        maybe(draw, 0.2, keys, bucket_view=1)
+        maybe(draw, 0.3, keys, clip=1)
+        return generator, keys
+    keys.update(fsdp=2, initialize=draw.choice(["deferred", "whole"]))
+    if "deepseek" not in generator:
+        keys["tied"] = draw.choice([0, 1])
+    if keys["precision"] == "fp32":
+        keys["gathered"] = draw.choice(["same", "bf16"])
+    maybe(draw, 0.2, keys, reshard=0)
+    maybe(draw, 0.3 if way == "tokens" else 0, keys, clip=1)
+    maybe(draw, 0.2 if ranks == 4 else 0, keys, replicate=2)
+    return generator, keys
+
+
+def draw_stage_grid(draw):
+    """Stages whose ranks share data, products or both."""
+    generator, keys = draw_stages(draw)
+    sides = draw.choice([("dp",), ("dp",), ("tp",), ("tp", "dp")])
+    if "tp" in sides:
+        cut_by_ranks(draw, keys)
+        keys["optimizer"] = "adamw_loop" if sides == ("tp",) else keys["optimizer"]
+        keys = {key: value for key, value in keys.items() if key != "clip"}
+    if "dp" in sides:
+        keys["dp"] = draw.choice([2, 3])
+    keys["rank"] = draw.randrange(keys["pp"] * keys.get("tp", 1) * keys.get("dp", 1))
+    return generator, keys

@@ -3,7 +3,7 @@
 
 usage: random_jobs.py --simcuda FOLDER --out FILE.csv [--seed N] [--train N] [--infer N] [--ways N] [--ranks N] [--shared N] [--encode N]
                       [--images N] [--deepseek N] [--llava N] [--sized N] [--groups N] [--stages N] [--cut N] [--narrow N] [--wide N] [--liger N]
-                      [--mixed N] [--assisted N] [--experts N] [--tokens N] [--wasting N] [--four_bits N]
+                      [--mixed N] [--assisted N] [--experts N] [--tokens N] [--grids N] [--wasting N] [--four_bits N]
                       [--narrow_states N] [--keep FOLDER] [--jobs N]
 
 FILE.csv has a row per job, those that draw_jobs.py draws and those of found_jobs.txt: its text, how many requests it made from its
@@ -38,7 +38,12 @@ class Sizes:
             self.hash = (self.hash ^ byte) * 0x100000001b3 & 0xffffffffffffffff
 
 
-def facts_of(path, compares_setup):
+def compares_setup(text):
+    """Whether the program makes its model as users do. Each chunk of a stage would compare its shapes with nobody's."""
+    return not any(key in text for key in (",tp=", ",ep=")) and not (",virtual=" in text and ",dp=" in text)
+
+
+def facts_of(path, has_setup):
     """Requests from the first part on, hashes of what is asked for in order before it and from there, and the peak of the whole job. The
     first hash is - where the program makes its model otherwise than users do."""
     sizes, before, live, live_bytes, peak_bytes = Sizes(), None, {}, 0, 0
@@ -55,7 +60,7 @@ def facts_of(path, compares_setup):
             live_bytes += live[name]
             peak_bytes = max(peak_bytes, live_bytes)
             sizes.add(live[name])
-    return sizes.count, before if compares_setup else "-", sizes.hash, peak_bytes
+    return sizes.count, before if has_setup else "-", sizes.hash, peak_bytes
 
 
 def main():
@@ -64,7 +69,7 @@ def main():
     parser.add_argument("--out", required=True, metavar="FILE.csv")
     draw_jobs.add_counts(parser, 1, {"train": 160, "infer": 80, "ways": 100, "ranks": 60, "encode": 60, "deepseek": 40, "shared": 40, "sized": 24,
                                      "groups": 60, "stages": 60, "cut": 60, "narrow": 30, "liger": 30, "mixed": 60, "assisted": 16,
-                                     "experts": 24, "tokens": 16, "wasting": 16, "four_bits": 16, "narrow_states": 24})
+                                     "experts": 24, "tokens": 16, "grids": 60, "wasting": 16, "four_bits": 16, "narrow_states": 24})
     parser.add_argument("--keep", metavar="FOLDER")
     parser.add_argument("--jobs", default="2", help="recordings at once; those of --sized take up to 22 GiB of the host each")
     arguments = parser.parse_args()
@@ -80,7 +85,7 @@ def main():
             out.writelines(f"{shlex.join([path, job, text])}\n" for path, text in zip(paths, texts))
         subprocess.run([sys.executable, os.path.join(HERE, "record_without_gpu.py"), "--simcuda", arguments.simcuda, "--jobs", arguments.jobs,
                         "--list", listing], check=True)
-        rows = [(text, *facts_of(path, ",tp=" not in text and ",ep=" not in text)) for text, path in zip(texts, paths)]
+        rows = [(text, *facts_of(path, compares_setup(text))) for text, path in zip(texts, paths)]
     with open(arguments.out, "w", encoding="utf-8", newline="") as out:
         writer = csv.writer(out, delimiter=";", lineterminator="\n")
         writer.writerow(("text", "requests", "hash_before", "hash", "peak_bytes"))

@@ -1,8 +1,10 @@
-// Head and loss over chunks of tokens, each checkpointed: no logits of all tokens ever exist.
+// Head and loss without logits of all tokens: over chunks of tokens, each checkpointed, or by
+// Liger-Kernel.
 #include <algorithm>
 #include <utility>
 
 #include "base/divided_up.h"
+#include "workloads/model/liger.h"
 #include "workloads/model/transformer.h"
 
 namespace allocmark {
@@ -44,6 +46,16 @@ Var Transformer::chunked_loss(Var hidden) {
   labels.reset();
   whole.drop();
   return multiply_scalar(tape_, std::move(total));
+}
+
+// Labels are shifted as in causal_loss.
+Var Transformer::fused_loss(Var hidden) {
+  const std::uint64_t rows = setup_.token_count();
+  const Var padded = tape_.make(rows + setup_.batch, 8);
+  const Tensor labels = setup_.batch == 1 ? padded.tensor : tape_.make(rows, 8).tensor;
+  return liger_loss(
+      tape_, std::move(hidden), head_,
+      {.rows = rows, .hidden = setup_.model.hidden, .words = setup_.model.vocabulary});
 }
 
 }  // namespace allocmark

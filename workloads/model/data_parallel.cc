@@ -40,7 +40,7 @@ void DataParallel::synchronize(const std::vector<std::size_t>& parameters,
   for (const std::size_t parameter : parameters) {
     add(bytes_of(parameter), tape_->parameters()[parameter].width);
   }
-  for (const Tensor& buffer : *buffers.tensors) add(buffer.size_bytes(), buffers.width);
+  for (const Tensor& buffer : buffers.tensors) add(buffer.size_bytes(), buffers.width);
   for (const auto& [width, rest] : open) full.push_back(rest);
   std::sort(full.begin(), full.end(),
             [](const Flat& left, const Flat& right) { return left.first < right.first; });
@@ -149,6 +149,9 @@ void DataParallel::wrap(const std::vector<std::size_t>& all,
   if (settings_.kind == DataParallelKind::Ddp) {
     check_shapes(trained);
     synchronize(all, buffers);
+    for (Parameter& parameter : tape_->parameters()) {
+      parameter.is_localized = parameter.is_distributed;
+    }
     // One bucket for all, until it is known in which order gradients come.
     make_buckets(trained, ~std::uint64_t{0});
   } else {
@@ -163,9 +166,9 @@ void DataParallel::begin_forward(const ModelBuffers& buffers, bool has_graph,
   // After a forward whose gradients are not reduced, nobody gives buffers.
   const bool gives =
       std::exchange(gives_buffers_, has_graph && (last_micro_batch || !settings_.no_sync));
-  if (buffers.tensors->size() < 2 || !gives) return;
+  if (buffers.tensors.size() < 2 || !gives) return;
   std::uint64_t size_bytes = 0;
-  for (const Tensor& buffer : *buffers.tensors) size_bytes += buffer.size_bytes();
+  for (const Tensor& buffer : buffers.tensors) size_bytes += buffer.size_bytes();
   const Tensor given = tape_->pool().make(size_bytes, TensorKind::Communication);
 }
 

@@ -17,7 +17,7 @@ std::uint64_t piece_at(const ParallelSetup& parallel, std::uint64_t stage) {
 }
 
 std::uint64_t rank_at(const ParallelSetup& parallel, std::uint64_t stage) {
-  return parallel.tensor_rank + parallel.tensor * piece_at(parallel, stage);
+  return parallel.part() + parallel.part_count() * piece_at(parallel, stage);
 }
 
 // "tensor3": the fourth group of tensor parallel ranks.
@@ -26,22 +26,22 @@ std::string group_name(const ParallelSetup& parallel, RankGroup group) {
     case RankGroup::Tensor:
       return "tensor" + std::to_string(piece_at(parallel, parallel.stage));
     case RankGroup::Context:
-      return "context" + std::to_string(parallel.tensor_rank +
-                                        parallel.tensor * replica_at(parallel, parallel.stage));
+      return "context" + std::to_string(parallel.part() + parallel.part_count() *
+                                                              replica_at(parallel, parallel.stage));
     case RankGroup::Data:
       // Those that share sequences share parameters and gradients, too.
       return "data" + std::to_string(parallel.replica() +
-                                     parallel.replicas *
-                                         (parallel.tensor_rank + parallel.tensor * parallel.stage));
+                                     parallel.replicas * (parallel.part() +
+                                                          parallel.part_count() * parallel.stage));
     case RankGroup::Replicas:
       return "replicas" +
-             std::to_string(parallel.tensor_rank +
-                            parallel.tensor *
+             std::to_string(parallel.part() +
+                            parallel.part_count() *
                                 (parallel.shard_rank() + parallel.shard_count() * parallel.stage));
     case RankGroup::Expert:
       break;
   }
-  return "experts";
+  return "experts" + std::to_string(piece_at(parallel, parallel.stage));
 }
 
 // "0>4": from rank 0 to rank 4; "4>0.gradient".

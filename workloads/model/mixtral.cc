@@ -89,7 +89,7 @@ Var masked(Tape& tape, Var input, const Tensor& mask, bool in_place) {
 // follow before it is added to the parameter's.
 Var Transformer::mixtral_local(std::size_t weight) {
   const Var parameter = tape_.parameter(weight);
-  return setup_.expert_ranks > 1 ? view(tape_, parameter) : parameter;
+  return setup_.parallel.expert > 1 ? view(tape_, parameter) : parameter;
 }
 
 Var Transformer::mixtral_grouped(const Var& input, const Var& parameter, std::uint64_t columns,
@@ -188,7 +188,7 @@ Var Transformer::mixtral_mlp(const LayerWeights& own, std::size_t index, const V
   Var rows = view(tape_, hidden);
   const bool is_latent = setup_.model.is_latent();
   Routing routing = is_latent ? grouped_route(own, rows) : mixtral_route(own, rows);
-  if (setup_.expert_ranks > 1) routing = own_routes(routing);
+  if (setup_.parallel.expert > 1) routing = own_routes(routing);
   if (is_latent) rows = view(tape_, hidden);  // the router has one of its own
   // One token after others: a prompt of one token is none.
   const std::uint64_t context = mask_length_ > 0 ? mask_length_ : setup_.key_count();
@@ -385,7 +385,7 @@ Var Transformer::mixtral_sorted_experts(const LayerWeights& own, const Var& hidd
   Var out = tape_.result(node, rows * model.hidden, weighted.width);
   Var narrow_out = cast(tape_, out, hidden.width);
   // Each rank has its experts' shares of every token: summed in place.
-  if (setup_.expert_ranks > 1) tape_.communicate(narrow_out.size_bytes(), 0, RankGroup::Expert);
+  if (setup_.parallel.expert > 1) tape_.communicate(narrow_out.size_bytes(), 0, RankGroup::Expert);
   drop({&sorted, &order, &selected, &shares, &narrow, &counts, &offsets, &mask, &projected,
         &weighted, &inverse, &out});
   return narrow_out;

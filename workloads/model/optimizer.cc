@@ -86,14 +86,16 @@ void Optimizer::clip(const std::vector<OptimizedTensor>& tensors, bool are_shard
     }
     std::vector<Tensor> joined_norms;
     for (const OptimizedTensor& tensor : tensors) {
-      if (!summed.empty() && tensor.cuts_gradient) joined_norms.push_back(scratch(width));
+      const bool is_summed = !summed.empty() && tensor.cuts_gradient;
+      if (is_summed || tensor.is_replicated) joined_norms.push_back(scratch(width));
     }
     {
       const std::uint64_t stacked_bytes = tensors.size() * width;
       const Tensor stacked = scratch(stacked_bytes);
       let_go(std::move(joined_norms));
-      Tensor joined;  // the root of all ranks' sum of squares
-      if (are_shards) {
+      Tensor joined;  // the root of all ranks' sum of squares, along each side of their grid
+      const bool is_grid = std::ranges::any_of(tensors, &OptimizedTensor::is_replicated);
+      for (int side = 0; are_shards && side < (is_grid ? 2 : 1); ++side) {
         const Tensor squares = scratch(stacked_bytes);
         const Tensor sums = scratch(stacked_bytes);
         joined = scratch(stacked_bytes);

@@ -31,6 +31,7 @@ struct OptimizedTensor {
   std::uint64_t width = 0;           // bytes per element
   bool cuts_gradient = false;        // whoever reads the gradient makes its part of it first
   std::uint64_t gradient_count = 0;  // its elements, where it is larger; 0: as many
+  bool is_replicated = false;        // a shard that tensor ranks have alike: its norm counts once
   bool is_distributed = false;       // a DTensor: load_state_dict() copies its states on the device
   [[nodiscard]] std::uint64_t size_bytes() const { return count * width; }
 };

@@ -30,13 +30,15 @@ enum class Compiled : std::uint8_t {
   Layers,  // every layer alone
 };
 
-// The parts of a model that one rank holds. Ranks count as in Megatron-LM: tensor parallel
-// neighbours first, then those that share sequences, then data parallel ones, then stages of the
-// pipeline.
+// The parts of a model that one rank holds. Ranks count as in Megatron-LM: those that share
+// products or experts first, then those that share sequences, then data parallel ones, then stages
+// of the pipeline.
 struct ParallelSetup {
   std::uint64_t tensor = 1;  // ranks that share heads, inner layers and vocabulary
   bool sequence = false;     // tokens between the parallel regions are shared too
   std::uint64_t tensor_rank = 0;
+  std::uint64_t expert = 1;  // ranks that share the experts of every block; `tensor` is 1 then
+  std::uint64_t expert_rank = 0;
   std::uint64_t context = 1;  // ranks that share every sequence
   std::uint64_t context_rank = 0;
   bool gathers_keys = true;  // of all those ranks at once, else they are passed on
@@ -50,7 +52,12 @@ struct ParallelSetup {
 
   [[nodiscard]] bool is_first() const { return stage == 0; }
   [[nodiscard]] bool is_last() const { return stage + 1 == pipeline; }
-  [[nodiscard]] std::uint64_t rank_count() const { return tensor * context * data * pipeline; }
+  // Ranks that have other parts of the same layers, whose data and tokens are the same.
+  [[nodiscard]] std::uint64_t part_count() const { return tensor * expert; }
+  [[nodiscard]] std::uint64_t part() const { return tensor_rank + tensor * expert_rank; }
+  [[nodiscard]] std::uint64_t rank_count() const {
+    return part_count() * context * data * pipeline;
+  }
   [[nodiscard]] bool splits_sequences() const { return context > 1; }
   // Ranks that share parameters: those of one replica that differ in data or tokens.
   [[nodiscard]] std::uint64_t shard_count() const { return data * context / replicas; }
@@ -104,7 +111,6 @@ struct TransformerSetup {
   // keeps.
   bool defers_parameters = false;
   bool defers_buffers = false;              // with fully_shard
-  std::uint64_t expert_ranks = 1;           // ranks that share the experts of every block
   bool expert_loop = false;                 // experts one after the other, else as grouped products
   bool copies_experts = true;               // of tokens that are generated one by one
   std::uint64_t routing_skew_percent = 50;  // 0: all experts get as many tokens
@@ -113,7 +119,9 @@ struct TransformerSetup {
   std::uint64_t target = 0;       // T5: tokens of each sequence in the decoder
   std::uint64_t target_seen = 0;  // T5: tokens that its cache holds before them
 
-  [[nodiscard]] std::uint64_t own_expert_count() const { return model.expert_count / expert_ranks; }
+  [[nodiscard]] std::uint64_t own_expert_count() const {
+    return model.expert_count / parallel.expert;
+  }
   [[nodiscard]] bool sees_images() const { return vision.layer_count > 0; }
   [[nodiscard]] bool has_word_head() const { return training || predicts_words; }
   [[nodiscard]] std::uint64_t target_context() const { return target_seen + target; }

@@ -249,6 +249,20 @@ void ShardedParameters::look_ahead(std::size_t unit) {
   if (settings_.prefetch && next > 0) gather(&units_[next]);
 }
 
+// Before they are reduced, gradients of what tensor ranks share are those of this rank's part.
+// FSDP 1's are made so by autograd, which begins with the youngest.
+void ShardedParameters::cut_gradients(const Unit& unit) {
+  const auto cut = [this](const Shard& shard) {
+    Parameter& own = tape_->parameters()[shard.parameter];
+    if (own.cuts_gradient && own.gradient) tape_->cut(&own, &own.gradient, gathered_bytes());
+  };
+  if (single()) {
+    std::ranges::for_each(unit.shards, cut);
+  } else {
+    std::for_each(unit.shards.rbegin(), unit.shards.rend(), cut);
+  }
+}
+
 void ShardedParameters::reduce(Unit* unit) {
   TensorPool& pool = tape_->pool();
   last_reduced_.reset();
@@ -281,6 +295,7 @@ void ShardedParameters::reduce(Unit* unit) {
 void ShardedParameters::reduce_flat(Unit* unit) {
   TensorPool& pool = tape_->pool();
   const std::uint64_t size_bytes = unit->own_count * settings_.ranks * gathered_bytes();
+  cut_gradients(*unit);
   // Zeros for what fills the flat parameter up, which has no gradient.
   std::uint64_t filled_bytes = size_bytes;
   for (const Shard& shard : unit->shards) {
@@ -311,6 +326,7 @@ void ShardedParameters::post_backward(std::size_t index) {
     reduce_flat(&unit);
     return;
   }
+  if (single()) cut_gradients(unit);
   release(&unit);
   if (single()) {
     reduce(&unit);

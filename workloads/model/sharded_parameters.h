@@ -100,6 +100,7 @@ class ShardedParameters {
   void gather(Unit* unit);
   void finish_gather(Unit* unit, bool in_forward);
   void release(Unit* unit);
+  void cut_gradients(const Unit& unit);
   void reduce(Unit* unit);
   void reduce_flat(Unit* unit);
   void reduce_over_replicas(const Tensor& shard);

@@ -45,7 +45,11 @@ std::vector<OptimizedTensor> ShardedParameters::tensors_of(const std::vector<std
     const auto found = counts.find(parameter);
     // A flat parameter's without elements on this rank have no gradient, and so no state.
     if (found == counts.end() || (found->second == 0 && !single())) continue;
-    tensors.push_back({.count = found->second, .width = width_, .is_distributed = single()});
+    const Parameter& own = tape_->parameters()[parameter];
+    tensors.push_back({.count = found->second,
+                       .width = width_,
+                       .is_replicated = own.cuts_gradient && own.rows == 0,
+                       .is_distributed = single()});
   }
   return tensors;
 }

@@ -95,7 +95,7 @@ Var Transformer::attend_in_ring(const Var& query, Var key, Var value) {
                       .head_width = model.head_width(),
                       .repeats = model.head_count / model.kv_head_count,
                       .makes_number = is_last && tape_.autocast() && !setup_.defers_parameters});
-  return out.heads_first ? clone(tape_, std::move(out)) : out;
+  return out.heads_first && !has_one_head() ? clone(tape_, std::move(out)) : out;
 }
 
 Var Transformer::attend(const Var& query, Var key, Var value, Var* weights) {

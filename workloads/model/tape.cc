@@ -191,6 +191,7 @@ void Tape::run_reentrant(std::size_t index, const RecomputeSegment& recompute) {
   }
   nodes_[static_cast<std::size_t>(output.edge)].gradient = incoming;
   for (position_ = node_count_; position_ > index + 1;) run(nodes_[--position_]);
+  finish_localized();
   position_ = index;
   Grad gradient = std::move(nodes_[index].gradient);
   nodes_[index].gradient = {};
@@ -273,6 +274,7 @@ bool Tape::backward(std::size_t node_count, const RecomputeSegment& recompute) {
     run(node);
   }
   if (position_ > 0) return true;
+  finish_localized();
   node_count_ = 0;
   segments_.clear();
   in_backward_ = false;
@@ -336,35 +338,18 @@ void Tape::deliver(std::int32_t edge, Grad gradient) {
     return accumulate(&node.gradient, std::move(gradient), 0, node.adds_apart);
   }
   Parameter& parameter = parameters_[parameter_index(edge)];
-  accumulate(&parameter.incoming, std::move(gradient), sum_stream_, false);
-  if (--parameter.pending == 0) finish(parameter);
-}
-
-void Tape::accumulate(Grad* buffer, Grad gradient, std::uint32_t stream, bool apart) {
-  if (!buffer->tensor) {
-    *buffer = std::move(gradient);
-    return;
+  Tensor whole, part;
+  // A tied head's gradient is of this rank's words: a table's is made so, to be added to it.
+  const bool is_whole = gradient.tensor.size_bytes() > parameter.count * parameter.width;
+  const bool is_cut = parameter.is_distributed && parameter.incoming.tensor && is_whole;
+  if (is_cut) {
+    whole = gradient.tensor;
+    cut(&parameter, &gradient.tensor, parameter.width);
+    part = gradient.tensor;
   }
-  if (!apart && !buffer->is_view && buffer->tensor.is_unique()) return gradient.tensor.reset();
-  Grad sum;
-  const bool is_slice = buffer->layout == GradLayout::Slice;
-  sum.tensor = pool_->make(is_slice ? buffer->slice_bytes : buffer->tensor.size_bytes(),
-                           TensorKind::Gradient, stream);
-  sum.layout = is_slice ? GradLayout::Tokens : buffer->layout;
-  *buffer = std::move(sum);
-  gradient.tensor.reset();
-}
-
-void Tape::finish(Parameter& parameter) {
-  Grad incoming = std::move(parameter.incoming);
-  parameter.incoming = {};
-  // As AccumulateGrad: what others hold too is copied, and a view keeps what it is a part of.
-  if (!parameter.gradient && incoming.tensor && !incoming.is_view && !incoming.tensor.is_unique())
-    incoming.tensor = gradient(incoming.tensor.size_bytes());
-  if (!parameter.gradient) parameter.gradient = std::move(incoming.tensor);
-  if (incoming.tensor && hands_out_at_end_) keep_until_end(incoming.tensor);
-  incoming.tensor.reset();  // added in place
-  if (on_parameter_) on_parameter_(static_cast<std::size_t>(&parameter - parameters_.data()));
+  accumulate(&parameter.incoming, std::move(gradient), sum_stream_, is_cut);
+  drop({&part, &whole});
+  if (--parameter.pending == 0 && !parameter.is_localized) finish(parameter);
 }
 
 Tensor Tape::summed_rows(std::uint64_t row_count, std::uint64_t columns, std::uint64_t size_bytes) {

@@ -71,6 +71,9 @@ struct Parameter {
   Var narrow = {};              // autocast's cached copy
   bool cuts_gradient = false;   // the gradient is a whole table's, and this a part of it
   bool is_distributed = false;  // a DTensor, by tp, sp or ep
+  // A DTensor that is made of this rank's part before the first forward, as DistributedDataParallel
+  // does: its gradient comes behind all others, and is of the part.
+  bool is_localized = false;
 };
 
 // Neighbouring parameters.
@@ -239,6 +242,9 @@ class Tape {
   void begin_backward(const Var& loss, Tensor gradient);
   // At most `node_count` nodes; false once all are done.
   bool backward(std::size_t node_count, const RecomputeSegment& recompute);
+  // A table's gradient is whole where only a part of the table is here, and one of which each rank
+  // has a part of the sum is summed: the gradient of this rank's parameter, in its place.
+  void cut(Parameter* parameter, Tensor* gradient, std::uint64_t width);
   // Changes places with another graph of the same parameters; not within a backward.
   void swap_graph(Graph* other);
   // How many nodes the graph has; those from `first` on reach no loss: what they saved goes.
@@ -310,6 +316,7 @@ class Tape {
   void deliver(std::int32_t edge, Grad gradient);
   void accumulate(Grad* buffer, Grad gradient, std::uint32_t stream, bool apart);
   void finish(Parameter& parameter);
+  void finish_localized();
 
   TensorPool* pool_;
   std::uint64_t narrow_bytes_;

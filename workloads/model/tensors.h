@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -75,7 +76,7 @@ class TensorPool {
 
 // What a module has beside parameters, all of one type. DDP gives them to all ranks.
 struct ModelBuffers {
-  const std::vector<Tensor>* tensors = nullptr;
+  std::span<const Tensor> tensors;
   std::uint64_t width = 0;  // bytes of an element
 };
 

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "workloads/model/compiled_parts.h"
-#include "workloads/model/liger.h"
 
 namespace allocmark {
 
@@ -311,16 +310,6 @@ Var Transformer::causal_loss(Var logits, const Tensor& given) {
   return loss;
 }
 
-// Labels are shifted as in causal_loss.
-Var Transformer::fused_loss(Var hidden) {
-  const std::uint64_t rows = setup_.token_count();
-  const Var padded = tape_.make(rows + setup_.batch, 8);
-  const Tensor labels = setup_.batch == 1 ? padded.tensor : tape_.make(rows, 8).tensor;
-  return liger_loss(
-      tape_, std::move(hidden), head_,
-      {.rows = rows, .hidden = setup_.model.hidden, .words = setup_.model.vocabulary});
-}
-
 Var Transformer::loss(Var hidden, const Tensor& tokens) {
   if (megatron_) return megatron_->loss(std::move(hidden), tokens);
   const std::uint64_t rows = setup_.token_count();
@@ -349,6 +338,7 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
   }
   if (loss_chunks_ > 1) return chunked_loss(std::move(hidden));
   if (setup_.liger == LigerParts::All) return fused_loss(std::move(hidden));
+  Tensor state = hidden.tensor;  // what the model without its head gave
   hidden = into_product(into_parallel(std::move(hidden)));
   Var logits = linear(tape_, hidden, rows, {.weight = head_});
   logits = gather_columns(tape_, std::move(logits),
@@ -356,6 +346,7 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
   keep_output(logits.tensor);
   if (loss_apart_) tape_.end_autocast();
   Var loss = causal_loss(logits, tokens);
+  state.reset();
   drop({&hidden, &logits, &image_rows_});
   return loss;
 }

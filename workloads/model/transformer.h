@@ -85,7 +85,7 @@ class Transformer {
   [[nodiscard]] const std::vector<LateTensor>& late_tensors() const { return late_; }
   [[nodiscard]] std::vector<Tensor>* late_buffers() { return &buffers_; }
   [[nodiscard]] ModelBuffers buffers() const {
-    return {&buffers_, setup_.model.family == ModelFamily::Bert ? 8 : parameter_bytes()};
+    return {buffers_, setup_.model.family == ModelFamily::Bert ? 8 : parameter_bytes()};
   }
   // Between steps: no dropout.
   void set_evaluating(bool evaluating);

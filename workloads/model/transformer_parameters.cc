@@ -164,7 +164,7 @@ void Transformer::make_mlp_parameters(LayerWeights* own) {
     own->gate = add_matrix(h, 2 * model.ffn * experts, experts);
     own->down = add_matrix(model.ffn, h * experts, experts);
     for (const std::size_t part : {own->gate, own->down}) {
-      tape_.parameters()[part].is_distributed |= setup_.expert_ranks > 1;
+      tape_.parameters()[part].is_distributed |= setup_.parallel.expert > 1;
     }
     if (is_router_last) own->router = add_matrix(h, model.expert_count);
     if (!model.is_latent()) return;
@@ -208,7 +208,9 @@ void Transformer::make_parameters() {
   const std::uint64_t words = divided_up(model.vocabulary, setup_.word_ranks());
   if (setup_.parallel.is_first()) {
     word_table_ = add_weight(words * h, words);
-    tape_.parameters()[word_table_].cuts_gradient = setup_.parallel.tensor > 1;
+    // The head's gradient is of this rank's words, and so is its sum with the table's.
+    const bool is_head = model.tied_head && setup_.parallel.is_last();
+    tape_.parameters()[word_table_].cuts_gradient = setup_.parallel.tensor > 1 && !is_head;
     if (model.gemma) add_buffer(parameter_bytes());  // the scale of the embeddings
     if (model.positions > 0) position_table_ = add_weight(model.positions * h, model.positions);
   }

@@ -126,13 +126,8 @@ void read_experts(Parameters& parameters, std::uint64_t token_count, Transformer
   if (setup->model.expert_count == 0) return;
   constexpr std::uint64_t none = UINT64_MAX;
   setup->expert_loop = parameters.choice("experts", {"grouped", "loop"}) == 1;
-  if (setup->training && !setup->expert_loop) {
-    const std::uint64_t experts = setup->model.expert_count;
-    setup->expert_ranks = parameters.number("ep", 1, {1, 1024});
-    parameters.refuse_if(experts % setup->expert_ranks != 0, "ep",
-                         "a divisor of expert_count = " + std::to_string(experts),
-                         setup->expert_ranks);
-  }
+  const std::uint64_t ranks = setup->parallel.expert;
+  parameters.refuse_if(setup->expert_loop && ranks > 1, "ep", "1 where experts=loop", ranks);
   if (!setup->expert_loop) return;  // grouped products do not depend on who gets how much
   setup->routing_skew_percent = parameters.number("skew_percent", 50, {0, 100});
   if (token_count == 0) return;

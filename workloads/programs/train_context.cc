@@ -36,7 +36,7 @@ std::string key_obstacle(const TrainConfig& config) {
   }
   if (config.keeps_products) return "checkpoint=none, full or selective";
   if (config.loss_chunks > 1) return "loss_chunks=1";
-  if (setup.expert_ranks > 1) return "ep=1";
+  if (setup.parallel.expert > 1) return "ep=1";
   return "";
 }
 

@@ -86,6 +86,19 @@ void check_data_parallel(Parameters& parameters, const TrainConfig& config, std:
                        "none where zero or fsdp is given");
 }
 
+// What PyTorch 2.11 does not run: DistributedDataParallel takes DTensors apart, and puts them
+// together again in the first forward.
+void check_grid(Parameters& parameters, const TrainConfig& config) {
+  const DataParallelKind kind = config.data_parallel.kind;
+  const ParallelSetup& parallel = config.setup.parallel;
+  parameters.refuse_if(parallel.expert > 1 && parallel.data > 1 && kind != DataParallelKind::Fsdp2,
+                       "ep", "1, or fsdp=2 where dp is above 1", parallel.expert);
+  parameters.refuse_if(
+      parallel.tensor > 1 && config.setup.model.tied_head && kind == DataParallelKind::Ddp, "tied",
+      "0, or fsdp=2 where tp and dp are above 1: DistributedDataParallel takes no tied DTensors",
+      1);
+}
+
 // Hybrid sharding: replicas of the model, each in shards.
 std::uint64_t read_replicas(Parameters& parameters, const ParallelSetup& parallel,
                             std::uint64_t fsdp) {
@@ -106,6 +119,8 @@ void read_rank(Parameters& parameters, ParallelSetup* parallel) {
   std::uint64_t rank = parameters.number("rank", 0, {0, world - 1});
   parallel->tensor_rank = rank % parallel->tensor;
   rank /= parallel->tensor;
+  parallel->expert_rank = rank % parallel->expert;
+  rank /= parallel->expert;
   parallel->context_rank = rank % parallel->context;
   rank /= parallel->context;
   parallel->data_rank = rank % parallel->data;
@@ -123,6 +138,12 @@ void read_parallel(Parameters& parameters, TrainConfig* config) {
   const bool is_bert = setup.model.family == ModelFamily::Bert;
   parallel.tensor = number("tp", 1024);
   parallel.sequence = parameters.flag("sp", false);
+  if (setup.model.expert_count > 0) {
+    parallel.expert = number("ep", 1024);
+    parameters.refuse_if(setup.model.expert_count % parallel.expert != 0, "ep",
+                         "a divisor of expert_count = " + std::to_string(setup.model.expert_count),
+                         parallel.expert);
+  }
   parallel.data = number("dp", 1 << 16);
   parallel.pipeline = number("pp", 1024);
   if (parallel.pipeline > 1) parallel.chunks = number("virtual", 1024);
@@ -206,12 +227,13 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
   // ZeroRedundancyOptimizer is beside DistributedDataParallel.
   if (zero == 1) own.shares_states = parameters.choice("sharder", {"deepspeed", "torch"}) == 1;
   if (own.shares_states) own.kind = Ddp;
+  check_grid(parameters, *config);
   if (own.kind == Ddp) {
     own.bucket_bytes = parameters.number("bucket_mb", 25, {1, 4096}) << 20;
     // Whoever gives a size gives it to the first bucket, too.
     if (parameters.given("bucket_mb") != nullptr) own.first_bucket_bytes = own.bucket_bytes;
     own.bucket_view = parameters.flag("bucket_view", false);
-    own.no_sync = parameters.flag("no_sync", false);
+    own.no_sync = parameters.flag("no_sync", false) || parallel.pipeline > 1;
     own.holds_buckets = parameters.flag("holds_buckets", false);
   }
   if (own.shares_states) return;

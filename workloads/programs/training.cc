@@ -89,35 +89,6 @@ void Training::start() {
   if (config_.step_count > 0 && config_.resume_at == 0) resume();
 }
 
-// Data parallel wrappers come after the model.
-void Training::wrap() {
-  const DataParallelSettings& settings = config_.data_parallel;
-  if (config_.is_megatron()) {
-    buffers_ = std::make_unique<MegatronBuffers>(config_.setup.parallel,
-                                                 config_.distributed_optimizer, &tape());
-    buffers_->wrap();
-    tape().set_on_parameter([this](std::size_t index) { buffers_->on_gradient(index); });
-  } else if (settings.kind >= DataParallelKind::Zero3) {
-    sharded_ = std::make_unique<ShardedParameters>(settings, settings.rank, &tape());
-    sharded_->wrap(model_->unit_parameters(), model_->late_tensors(), model_->late_buffers());
-    if (settings.kind == DataParallelKind::Fsdp1) tape().set_sum_stream(2);
-    if (settings.kind == DataParallelKind::Fsdp2) {
-      model_->set_fully_sharded(settings.gathers_narrow);
-    }
-    tape().set_on_hook([this](std::uint64_t code) { sharded_->on_hook(code); });
-    tape().set_on_parameter([this](std::size_t) { sharded_->on_gradient(); });
-  } else if (settings.kind != DataParallelKind::None) {
-    replicas_ = std::make_unique<DataParallel>(settings, &tape());
-    replicas_->wrap(model_->ordered_parameters(), model_->trained_parameters(), model_->buffers());
-    tape().set_on_parameter([this](std::size_t index) {
-      if (tape().parameters()[index].count > 0) replicas_->on_gradient(index);
-    });
-  } else if (config_.offload == Offload::Gradients) {
-    tape().set_on_parameter(
-        [this](std::size_t index) { tape().parameters()[index].gradient.reset(); });
-  }
-}
-
 bool Training::is_first() const {
   return config_.setup.parallel.is_first() && (evaluating_ || passes_[active_].chunk == 0);
 }
@@ -196,9 +167,10 @@ void Training::begin_forward(std::uint64_t index) {
     run_compiled_gpt2();
     return;
   }
-  if (replicas_) {
-    replicas_->begin_forward(model_->buffers(), !evaluating_ || config_.eval_grad,
-                             own.micro_batch + 1 == config_.accumulate);
+  if (DataParallel* const own_replica = replica()) {
+    // A schedule runs every forward without reductions, and asks for the last backward's itself.
+    const bool is_last = !pipelined() && own.micro_batch + 1 == config_.accumulate;
+    own_replica->begin_forward(replica_buffers(), !evaluating_ || config_.eval_grad, is_last);
   }
   const DataParallelSettings& shared = config_.data_parallel;
   if (shared.kind == DataParallelKind::Fsdp1 && shared.gathers_narrow) model_->narrow_buffers();
@@ -311,8 +283,11 @@ void Training::begin_backward() {
   mark_phase("backward");
   set_lengths(config_.setup.batch);
   if (config_.zero_grad == ZeroGrad::BeforeBackward && own.micro_batch == 0) release_gradients();
-  if (replicas_) {
-    replicas_->begin_backward(pass_index_ + 1 == pipeline_pass_count(config_.pipeline()));
+  if (replica() != nullptr) {
+    const bool is_last = replicas_.size() > 1
+                             ? own.micro_batch + 1 == config_.accumulate
+                             : pass_index_ + 1 == pipeline_pass_count(config_.pipeline());
+    replica()->begin_backward(is_last);
   }
   Tensor gradient;
   if (is_last()) {
@@ -336,7 +311,7 @@ bool Training::backward() {
 
 void Training::end_backward() {
   Pass& own = pass();
-  if (replicas_) replicas_->end_backward();
+  if (replica() != nullptr) replica()->end_backward();
   if (sharded_) sharded_->end_backward();
   tape().end_backward();
   join_batch();

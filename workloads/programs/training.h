@@ -99,6 +99,13 @@ class Training {
 
   [[nodiscard]] Tape& tape() { return model_->tape(); }
   [[nodiscard]] Pass& pass() { return passes_[active_]; }
+  // That of the active pass; null where nobody has the same data.
+  [[nodiscard]] DataParallel* replica() {
+    if (replicas_.empty()) return nullptr;
+    return &replicas_[replicas_.size() > 1 ? pass().chunk : 0];
+  }
+  [[nodiscard]] ModelBuffers replica_buffers() const;
+  void wrap_replicas();
   [[nodiscard]] bool pipelined() const { return config_.setup.parallel.pipeline > 1; }
   [[nodiscard]] bool is_first() const;  // of all stages
   [[nodiscard]] bool is_last() const;
@@ -120,7 +127,8 @@ class Training {
   KvCache cache_;
   Optimizer optimizer_;
   GradScaler scaler_;
-  std::unique_ptr<DataParallel> replicas_;
+  std::vector<DataParallel> replicas_;   // DistributedDataParallel: one for each chunk
+  std::vector<std::size_t> replica_of_;  // by parameter
   std::unique_ptr<ShardedParameters> sharded_;
   std::unique_ptr<MegatronBuffers> buffers_;
   std::unique_ptr<CompiledGpt2> compiled_;

@@ -5,11 +5,12 @@
 namespace allocmark {
 
 std::vector<OptimizedTensor> Training::optimized() {
-  if (replicas_ && replicas_->shards_optimizer()) return replicas_->partitions();
+  const DataParallel* const own = replica();
+  if (own != nullptr && own->shards_optimizer()) return own->partitions();
   std::vector<std::size_t> trained = model_->trained_parameters();
   if (sharded_) return sharded_->optimized(trained);
-  if (replicas_ && replicas_->shares_states()) {
-    trained = replicas_->own_states(trained, config_.setup.parallel.data_rank);
+  if (own != nullptr && own->shares_states()) {
+    trained = own->own_states(trained, config_.setup.parallel.data_rank);
   }
   return sizes_of(trained);
 }
@@ -18,13 +19,14 @@ std::vector<OptimizedTensor> Training::sizes_of(const std::vector<std::size_t>& 
   std::vector<OptimizedTensor> tensors;
   for (const std::size_t index : parameters) {
     const Parameter& parameter = tape().parameters()[index];
-    const bool has_whole = parameter.rows > 0 && parameter.cuts_gradient;  // a table's gradient
+    const bool cuts = parameter.cuts_gradient && !parameter.is_localized;
+    const bool has_whole = parameter.rows > 0 && cuts;  // a table's gradient
     tensors.push_back(
         {.count = parameter.count,
          .width = parameter.width,
-         .cuts_gradient = parameter.cuts_gradient,
+         .cuts_gradient = cuts,
          .gradient_count = has_whole ? parameter.count * config_.setup.parallel.tensor : 0,
-         .is_distributed = parameter.is_distributed});
+         .is_distributed = parameter.is_distributed && !parameter.is_localized});
   }
   return tensors;
 }
@@ -59,18 +61,18 @@ void Training::optimize() {
     buffers_->step();
   } else {
     const std::vector<OptimizedTensor> tensors = optimized();
-    if (replicas_) replicas_->begin_step();
+    if (replica() != nullptr) replica()->begin_step();
     const bool gives_scale = config_.scales_loss && config_.optimizer == OptimizerKind::AdamWFused;
     if (config_.scales_loss && (config_.clips || !gives_scale)) scaler_.unscale(tape());
     if (config_.clips) {
-      const bool is_whole = replicas_ && replicas_->shares_states();
+      const bool is_whole = replica() != nullptr && replica()->shares_states();
       optimizer_.clip(is_whole ? sizes_of(model_->trained_parameters()) : tensors,
                       config_.data_parallel.kind == DataParallelKind::Fsdp2);
     }
     if (gives_scale) scaler_.give(tape(), config_.clips);
     if (config_.offload == Offload::None) step(tensors);
     if (config_.scales_loss) scaler_.update();
-    if (replicas_) replicas_->end_step();
+    if (replica() != nullptr) replica()->end_step();
     if (config_.zero_grad == ZeroGrad::AfterStep) release_gradients();
   }
   step_losses_.clear();
@@ -204,10 +206,11 @@ void Training::resume() {
     const std::vector<std::size_t> all = model_->ordered_parameters();
     // DTensors bring the numbers of their mesh's ranks: FSDP 2's own mesh comes twice.
     const ParallelSetup& parallel = config_.setup.parallel;
-    const bool is_own_mesh = has_parts && parallel.context == 1 && parallel.replicas == 1;
+    const bool is_own_mesh =
+        has_parts && parallel.context == 1 && parallel.replicas == 1 && parallel.part_count() == 1;
     std::size_t meshes_left = is_own_mesh ? 2 : 1;
     const std::uint64_t ranks =
-        has_parts ? parallel.data * parallel.context : parallel.tensor * config_.setup.expert_ranks;
+        parallel.part_count() * (has_parts ? parallel.data * parallel.context : 1);
     for (const OptimizedTensor& tensor : has_parts ? sharded_->parts(all) : sizes_of(all)) {
       loaded.push_back(pool_->make(tensor.size_bytes(), TensorKind::Workspace));
       if (meshes_left == 0 || !tensor.is_distributed) continue;
@@ -227,7 +230,7 @@ void Training::end() {
   scaler_.clear();
   if (buffers_) buffers_->clear();
   if (sharded_) sharded_->clear();
-  if (replicas_) replicas_->clear();
+  for (DataParallel& one : replicas_) one.clear();
   kept_outputs_.clear();
   kept_losses_.clear();
   kept_arguments_.clear();

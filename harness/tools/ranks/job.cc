@@ -48,7 +48,7 @@ std::vector<RankSpec> ranks_of_job(const std::string& text, const JobWords& word
   const Parameters parts(std::string_view(defined).substr(0, plus));
   if (parts.given("rank") != nullptr) refuse_job(text, "rank=" + *parts.given("rank"));
   std::uint64_t world = 1;
-  for (const char* const key : {"tp", "cp", "dp", "pp"}) world *= number_of(parts, key);
+  for (const char* const key : {"tp", "ep", "cp", "dp", "pp"}) world *= number_of(parts, key);
   if (world == 1) refuse_job(text, "one rank");
   std::vector<std::uint32_t> chosen = words.chosen;
   for (std::uint32_t i = 0; chosen.size() < world && words.chosen.empty(); ++i) chosen.push_back(i);

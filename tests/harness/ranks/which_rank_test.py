@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The page WHICH_RANK.md says what the program says: its table of planted ranks, and its example's output.
+"""The page WHICH_RANK.md says what the program says: its table of planted ranks, and its example's output. A job has the
+ranks of every key that shares it.
 
 Usage: which_rank_test.py PATH_OF_ALLOCMARK PAGE
 """
@@ -18,6 +19,10 @@ def ranks(program, words):
     return done.stdout
 
 
+SMALL = "layers=2,hidden=64,heads=2,kv_heads=2,head_size=32,ffn=64,vocabulary=100,batch=1,seq=32,steps=1,optimizer=adamw_loop"
+WORLDS = {f"train:mixtral-8x7b,{SMALL},ep=2,dp=2,fsdp=2": 4, f"train:llama-3-8b,{SMALL},tied=0,pp=2,tp=2,dp=2": 8}
+
+
 def main():
     program, page_path = sys.argv[1:]
     with open(page_path, encoding="utf-8") as file:
@@ -33,6 +38,11 @@ def main():
         found = ", ".join(f"{one['kind']} {one['rank']}" for one in answer["findings"]) or "-"
         if found != said:
             wrong.append(f"{options}: the page says '{said}', the program finds '{found}'")
+
+    for job_text, count in WORLDS.items():
+        answer = json.loads(ranks(program, f"{job_text} --format json"))
+        if len(answer["ranks"]) != count:
+            wrong.append(f"{job_text}: {len(answer['ranks'])} ranks, wanted {count}")
 
     command, shown = re.search(r"^    \$ allocmark ranks (.*)$\n((?:    .*\n)+)", page, re.MULTILINE).groups()
     told = [ranks(program, command.replace("$JOB", job).replace(" -d sim:h200", "")) for _ in range(2)]

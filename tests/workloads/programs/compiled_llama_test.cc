@@ -109,7 +109,7 @@ TEST_CASE("torch.compile of a Llama is refused where it was not recorded") {
   CHECK_NOTHROW(open_workload(fits + ",compile=inductor", 1));
   CHECK_NOTHROW(open_workload(fits + ",dp=2,fsdp=2,compile=inductor_layers", 1));
   refused(",dp=2", "one rank");
-  refused("_layers,dp=2,tp=2", "no tp, cp or pp");
+  refused("_layers,dp=2,fsdp=2,tp=2", "no tp, cp or pp");
   refused(",lora=8", "lora=0");
   refused(",window=32", "window=0");
   refused(",liger=blocks", "liger=none");

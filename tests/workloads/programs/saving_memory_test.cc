@@ -301,11 +301,16 @@ TEST_CASE("ranks share experts and nothing else") {
           2 * (2 * (attention + 8 / ranks * expert) + others));
   }
   CHECK(mentions(refusal_of(model + "ep=3"), "a divisor of expert_count = 8"));
-  CHECK(mentions(refusal_of(model + "ep=2,experts=loop"), "unknown key 'ep'"));
+  CHECK(mentions(refusal_of(model + "ep=2,experts=loop"), "1 where experts=loop"));
+  CHECK(mentions(refusal_of(model + "ep=2,dp=2"), "1, or fsdp=2 where dp is above 1"));
+  // Eight ranks: two that share experts, for each of four that share data.
+  CHECK_NOTHROW(open_workload(model + "ep=2,dp=4,fsdp=2,rank=7", 1));
+  CHECK(mentions(refusal_of(model + "ep=2,dp=4,fsdp=2,rank=8"), "from 0 to 7"));
 }
 
 TEST_CASE("ways to save memory that contradict others are refused") {
   CHECK(mentions(refusal_of("train:gpt2-124m,dp=2,offload=states"), "DeepSpeed's zero"));
+  CHECK(mentions(refusal_of("train:qwen2.5-0.5b,tp=2,dp=2"), "takes no tied DTensors"));
   CHECK(mentions(refusal_of("train:gpt2-124m,dp=2,zero=2,precision=bf16,offload=gradients"),
                  "states where zero is given"));
   CHECK(mentions(refusal_of("train:gpt2-124m,offload=gradients,clip=1"), "on the host"));

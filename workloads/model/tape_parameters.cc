@@ -1,0 +1,53 @@
+// How gradients come to parameters: sums of several, copies, and parts of those of DTensors.
+#include <utility>
+
+#include "workloads/model/tape.h"
+
+namespace allocmark {
+
+void Tape::accumulate(Grad* buffer, Grad gradient, std::uint32_t stream, bool apart) {
+  if (!buffer->tensor) {
+    *buffer = std::move(gradient);
+    return;
+  }
+  if (!apart && !buffer->is_view && buffer->tensor.is_unique()) return gradient.tensor.reset();
+  Grad sum;
+  const bool is_slice = buffer->layout == GradLayout::Slice;
+  sum.tensor = pool_->make(is_slice ? buffer->slice_bytes : buffer->tensor.size_bytes(),
+                           TensorKind::Gradient, stream);
+  sum.layout = is_slice ? GradLayout::Tokens : buffer->layout;
+  *buffer = std::move(sum);
+  gradient.tensor.reset();
+}
+
+void Tape::finish(Parameter& parameter) {
+  Grad incoming = std::move(parameter.incoming);
+  parameter.incoming = {};
+  // As AccumulateGrad: what others hold too is copied, and a view keeps what it is a part of.
+  if (!parameter.gradient && incoming.tensor && !incoming.is_view && !incoming.tensor.is_unique())
+    incoming.tensor = gradient(incoming.tensor.size_bytes());
+  if (!parameter.gradient) parameter.gradient = std::move(incoming.tensor);
+  if (incoming.tensor && hands_out_at_end_) keep_until_end(incoming.tensor);
+  incoming.tensor.reset();  // added in place
+  if (on_parameter_) on_parameter_(static_cast<std::size_t>(&parameter - parameters_.data()));
+}
+
+void Tape::cut(Parameter* parameter, Tensor* gradient, std::uint64_t width) {
+  const bool is_summed = parameter->rows == 0;
+  *gradient = this->gradient(parameter->count * width);
+  if (is_summed) communicate(parameter->count * width, 0, RankGroup::Tensor);
+}
+
+// Their nodes are the oldest, and autograd takes the youngest that can run.
+void Tape::finish_localized() {
+  for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
+    if (!parameter->is_localized || !parameter->incoming.tensor) continue;
+    if (parameter->cuts_gradient) {
+      cut(&*parameter, &parameter->incoming.tensor, parameter->width);
+      parameter->incoming.is_view = false;
+    }
+    finish(*parameter);
+  }
+}
+
+}  // namespace allocmark
