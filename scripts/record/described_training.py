@@ -3,6 +3,7 @@ import contextlib
 import functools
 import io
 
+import described_deepspeed
 import described_images
 import record_pytorch
 from described_models import checkpoint, dtype_of, with_adapters, with_float8
@@ -273,6 +274,9 @@ class Training:
 
 
 def train(keys):
+    if keys.number("zero") > 0 and keys.word("sharder", "deepspeed") == "deepspeed":
+        described_deepspeed.train(keys, make_optimizer, batches)
+        return
     training = Training(keys)
     step_count = keys.number("steps", 4)
     keys.check()

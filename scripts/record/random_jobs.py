@@ -3,14 +3,14 @@
 
 usage: random_jobs.py --simcuda FOLDER --out FILE.csv [--seed N] [--train N] [--infer N] [--ways N] [--ranks N] [--shared N] [--encode N]
                       [--images N] [--deepseek N] [--llava N] [--sized N] [--groups N] [--stages N] [--cut N] [--narrow N] [--wide N] [--liger N]
-                      [--mixed N] [--assisted N] [--experts N] [--tokens N] [--grids N] [--wasting N] [--four_bits N]
-                      [--narrow_states N] [--keep FOLDER] [--jobs N]
+                      [--mixed N] [--assisted N] [--experts N] [--tokens N] [--grids N] [--deepspeed N] [--wasting N]
+                      [--four_bits N] [--narrow_states N] [--keep FOLDER] [--jobs N]
 
 FILE.csv has a row per job, those that draw_jobs.py draws and those of found_jobs.txt: its text, how many requests it made from its
 first step on, hashes of all sizes in order before that and from there, and the most bytes that it had at once.
 tests/workloads/programs/random_jobs_test.cc holds the generators to such a file. Each text is drawn from its own number, so a longer
 draw begins with the shorter one. --keep FOLDER: the recordings stay there, as 000.csv.gz and so on. Needs what record_without_gpu.py
-needs, and peft, liger-kernel 0.8.5 and bitsandbytes 0.49.2.
+needs, and peft, liger-kernel 0.8.5, bitsandbytes 0.49.2 and DeepSpeed 0.19.8 (DS_BUILD_OPS=0).
 """
 import argparse
 import csv
@@ -43,9 +43,14 @@ def compares_setup(text):
     return not any(key in text for key in (",tp=", ",ep=")) and not (",virtual=" in text and ",dp=" in text)
 
 
-def facts_of(path, has_setup):
+def least_of(text):
+    """DeepSpeed's norms and counts are smaller than this, and are not generated."""
+    return 8192 if ",zero=" in text and ",sharder=torch" not in text else 1
+
+
+def facts_of(path, has_setup, least_bytes=1):
     """Requests from the first part on, hashes of what is asked for in order before it and from there, and the peak of the whole job. The
-    first hash is - where the program makes its model otherwise than users do."""
+    first hash is - where the program makes its model otherwise than users do. The peak alone has requests below `least_bytes`."""
     sizes, before, live, live_bytes, peak_bytes = Sizes(), None, {}, 0, 0
     with gzip.open(path, "rt", encoding="utf-8") as file:
         for line in file:
@@ -59,7 +64,8 @@ def facts_of(path, has_setup):
             live[name] = int(value)
             live_bytes += live[name]
             peak_bytes = max(peak_bytes, live_bytes)
-            sizes.add(live[name])
+            if live[name] >= least_bytes:
+                sizes.add(live[name])
     return sizes.count, before if has_setup else "-", sizes.hash, peak_bytes
 
 
@@ -69,7 +75,7 @@ def main():
     parser.add_argument("--out", required=True, metavar="FILE.csv")
     draw_jobs.add_counts(parser, 1, {"train": 160, "infer": 80, "ways": 100, "ranks": 60, "encode": 60, "deepseek": 40, "shared": 40, "sized": 24,
                                      "groups": 60, "stages": 60, "cut": 60, "narrow": 30, "liger": 30, "mixed": 60, "assisted": 16,
-                                     "experts": 24, "tokens": 16, "grids": 60, "wasting": 16, "four_bits": 16, "narrow_states": 24})
+                                     "experts": 24, "tokens": 16, "grids": 60, "deepspeed": 60, "wasting": 16, "four_bits": 16, "narrow_states": 24})
     parser.add_argument("--keep", metavar="FOLDER")
     parser.add_argument("--jobs", default="2", help="recordings at once; those of --sized take up to 22 GiB of the host each")
     arguments = parser.parse_args()
@@ -85,7 +91,7 @@ def main():
             out.writelines(f"{shlex.join([path, job, text])}\n" for path, text in zip(paths, texts))
         subprocess.run([sys.executable, os.path.join(HERE, "record_without_gpu.py"), "--simcuda", arguments.simcuda, "--jobs", arguments.jobs,
                         "--list", listing], check=True)
-        rows = [(text, *facts_of(path, compares_setup(text))) for text, path in zip(texts, paths)]
+        rows = [(text, *facts_of(path, compares_setup(text), least_of(text))) for text, path in zip(texts, paths)]
     with open(arguments.out, "w", encoding="utf-8", newline="") as out:
         writer = csv.writer(out, delimiter=";", lineterminator="\n")
         writer.writerow(("text", "requests", "hash_before", "hash", "peak_bytes"))

@@ -128,16 +128,27 @@ void DataParallel::wrap_zero(const std::vector<std::size_t>& trained) {
     count += tape_->parameters()[parameter].count;
     width_ = tape_->parameters()[parameter].width;
   }
+  element_count_ = count;
   const std::uint64_t alignment = 2 * settings_.ranks;
   padded_count_ = (count + alignment - 1) / alignment * alignment;
   own_count_ = padded_count_ / settings_.ranks;
   flat_parameters_ = pool.make(padded_count_ * width_, TensorKind::Parameter);
   for (const std::size_t parameter : trained) tape_->parameters()[parameter].data.reset();
   {
-    const Tensor copy = pool.make(own_count_ * width_, TensorKind::Workspace);
+    // What has four bytes already is the master itself.
+    Tensor copy;
+    if (settings_.offloads || width_ < 4) {
+      copy = pool.make(own_count_ * width_, TensorKind::Workspace);
+    }
     if (!settings_.offloads) master_ = pool.make(own_count_ * 4, TensorKind::OptimizerState);
   }
-  if (!settings_.offloads) {
+  if (settings_.offloads) {
+    std::uint64_t largest = 0;
+    for (const std::size_t parameter : trained) {
+      largest = std::max(largest, tape_->parameters()[parameter].count);
+    }
+    host_copy_ = pool.make(largest * width_, TensorKind::Gradient);
+  } else {
     const Tensor zeros = pool.make(own_count_ * 4, TensorKind::Gradient);
   }
   partitions_ = {{.count = own_count_, .width = 4}};
@@ -201,30 +212,87 @@ void DataParallel::on_gradient(std::size_t parameter) {
   if (settings_.kind == DataParallelKind::Zero2) put_into_reduction(parameter);
 }
 
-bool DataParallel::is_own(std::size_t parameter) const {
+std::uint64_t DataParallel::own_elements(std::size_t parameter) const {
   const std::uint64_t begin = own_count_ * settings_.rank;
-  const std::uint64_t first = positions_[parameter];
-  return first < begin + own_count_ && first + tape_->parameters()[parameter].count > begin;
+  const std::uint64_t first = std::max(positions_[parameter], begin);
+  const std::uint64_t end =
+      std::min(positions_[parameter] + tape_->parameters()[parameter].count, begin + own_count_);
+  return first < end ? end - first : 0;
+}
+
+// What goes to one rank lies in one piece. Pieces are joined until they are as large as a buffer.
+void DataParallel::join_pieces() {
+  std::vector<std::uint64_t> pieces;
+  std::uint64_t last = settings_.ranks;
+  for (const std::size_t parameter : reducing_) {
+    const std::uint64_t end = positions_[parameter] + tape_->parameters()[parameter].count;
+    for (std::uint64_t at = positions_[parameter]; at < end;) {
+      const std::uint64_t rank = at / own_count_;
+      const std::uint64_t next = std::min(end, (rank + 1) * own_count_);
+      if (std::exchange(last, rank) != rank) pieces.push_back(0);
+      pieces.back() += next - at;
+      at = next;
+    }
+  }
+  std::uint64_t piece_count = 0, element_count = 0;
+  const auto join = [&] {
+    if (piece_count > 1) {
+      const Tensor joined = tape_->pool().make(element_count * width_, TensorKind::Communication);
+    }
+    piece_count = element_count = 0;
+  };
+  for (const std::uint64_t piece : pieces) {
+    ++piece_count;
+    element_count += piece;
+    if (element_count > settings_.reduce_elements) join();
+  }
+  join();
 }
 
 // The gradient becomes a view of the buffer, unless it is larger.
 void DataParallel::put_into_reduction(std::size_t parameter) {
   Parameter& own = tape_->parameters()[parameter];
   if (filled_ > 0 && filled_ + own.count > settings_.reduce_elements) end_zero_reduction();
-  if (own.count <= settings_.reduce_elements) own.gradient.reset();
+  if (own.count <= settings_.reduce_elements) {
+    own.gradient.reset();
+  } else if (settings_.offloads) {
+    // Whoever copies it to the host wants one of its own.
+    own.gradient = tape_->pool().make(bytes_of(parameter), TensorKind::Gradient);
+  }
   filled_ += own.count;
   reducing_.push_back(parameter);
 }
 
-// Gradients of this rank's partition are copied to a buffer that the first one makes.
+// Gradients of which this rank's partition has a part are copied to a buffer that the first makes,
+// or to the host in four bytes, behind their norm's copy in eight.
+void DataParallel::keep_own(std::size_t parameter) {
+  const std::uint64_t own = own_elements(parameter);
+  if (own == 0) return;
+  TensorPool& pool = tape_->pool();
+  if (settings_.offloads) {
+    if (!last_micro_batch_) return;
+    { const Tensor exact = pool.make(own * 8, TensorKind::Workspace); }
+    if (width_ < 4) const Tensor wide = pool.make(own * 4, TensorKind::Workspace);
+    return;
+  }
+  if (own_gradients_) return;
+  std::uint64_t count = 0;
+  for (const std::size_t one : trained_) {
+    if (own_elements(one) > 0) count += tape_->parameters()[one].count;
+  }
+  own_gradients_ = pool.make(count * width_, TensorKind::Gradient);
+}
+
+// Stage 1 keeps a large one that is not among them until all are reduced.
 void DataParallel::end_zero_reduction() {
   if (reducing_.empty()) return;
+  join_pieces();
   reduce(reduction_, filled_ * width_);
   for (const std::size_t parameter : reducing_) {
-    if (is_own(parameter) && !own_gradients_ && !settings_.offloads) {
-      own_gradients_ = tape_->pool().make(own_count_ * width_, TensorKind::Gradient);
+    keep_own(parameter);
+    if (own_elements(parameter) > 0 || settings_.kind == DataParallelKind::Zero2) {
+      tape_->parameters()[parameter].gradient.reset();
     }
-    tape_->parameters()[parameter].gradient.reset();
   }
   reducing_.clear();
   filled_ = 0;
@@ -238,6 +306,7 @@ void DataParallel::end_backward() {
   }
   end_zero_reduction();
   reduction_.reset();
+  for (const std::size_t parameter : trained_) tape_->parameters()[parameter].gradient.reset();
   // A later micro batch is added to the first one's partition.
   if (!accumulated_) accumulated_ = std::move(own_gradients_);
   own_gradients_.reset();
@@ -246,8 +315,23 @@ void DataParallel::end_backward() {
 void DataParallel::begin_step() {
   if (!shards_optimizer() || settings_.offloads) return;
   TensorPool& pool = tape_->pool();
-  Tensor flat = pool.make(own_count_ * width_, TensorKind::Gradient);
-  step_gradient_ = pool.make(own_count_ * 4, TensorKind::Gradient);
+  // The norm, clipped or not, of a copy of each piece in eight bytes.
+  for (const std::size_t parameter : trained_) {
+    const Tensor exact = pool.make(own_elements(parameter) * 8, TensorKind::Workspace);
+  }
+  const std::size_t piece_count = static_cast<std::size_t>(
+      std::ranges::count_if(trained_, [this](auto one) { return own_elements(one) > 0; }));
+  const bool is_padded = own_count_ * (settings_.rank + 1) > element_count_;
+  Tensor flat;
+  // One piece is a view.
+  if (piece_count > 1 || is_padded) {
+    flat = pool.make(own_count_ * width_, TensorKind::Gradient);
+  }
+  if (width_ < 4) {
+    step_gradient_ = pool.make(own_count_ * 4, TensorKind::Gradient);
+  } else {
+    step_gradient_ = flat ? std::move(flat) : std::move(accumulated_);
+  }
   drop({&flat, &accumulated_});
 }
 
@@ -275,7 +359,8 @@ std::vector<std::size_t> DataParallel::own_states(const std::vector<std::size_t>
 }
 
 void DataParallel::clear() {
-  drop({&flat_parameters_, &master_, &reduction_, &own_gradients_, &accumulated_, &step_gradient_});
+  drop({&flat_parameters_, &master_, &reduction_, &own_gradients_, &accumulated_, &step_gradient_,
+        &host_copy_});
   buckets_.clear();
   old_buckets_.clear();
 }

@@ -78,7 +78,11 @@ class DataParallel {
   void wrap_zero(const std::vector<std::size_t>& trained);
   void put_into_reduction(std::size_t parameter);
   void end_zero_reduction();
-  [[nodiscard]] bool is_own(std::size_t parameter) const;
+  // Elements of a parameter in this rank's partition.
+  [[nodiscard]] std::uint64_t own_elements(std::size_t parameter) const;
+  // A copy of what is reduced, where it is for several ranks.
+  void join_pieces();
+  void keep_own(std::size_t parameter);
   void reduce(const Tensor& buffer, std::uint64_t size_bytes);
   [[nodiscard]] std::uint64_t bytes_of(std::size_t parameter) const;
 
@@ -93,6 +97,7 @@ class DataParallel {
   bool gives_buffers_ = true;        // the first rank's, to all, before the next forward
   bool last_micro_batch_ = true;     // before the step
   std::vector<OptimizedTensor> partitions_;
+  std::uint64_t element_count_ = 0;       // ZeRO: of all trained parameters
   std::uint64_t padded_count_ = 0;        // ZeRO: elements of the flat parameters
   std::uint64_t own_count_ = 0;           // ZeRO: elements of this rank's partition
   std::uint64_t width_ = 2;               // ZeRO: bytes per element of the parameters
@@ -101,6 +106,7 @@ class DataParallel {
   std::vector<std::size_t> reducing_;     // ZeRO: whose gradients are in the buffer
   std::uint64_t filled_ = 0;              // ZeRO: elements in the reduction buffer
   Tensor flat_parameters_, master_, reduction_, own_gradients_, accumulated_, step_gradient_;
+  Tensor host_copy_;  // ZeRO with gradients on the host: what comes back to be added to
 };
 
 }  // namespace allocmark

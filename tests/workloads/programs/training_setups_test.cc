@@ -113,7 +113,7 @@ TEST_CASE("set-ups give the same bytes on every machine") {
        0x286aab10899f3e36u, 5199, 1693842436},
       {"train:gpt2-124m,layers=4,batch=2,seq=64,steps=2,dp=4,zero=2,precision=bf16,reduce_elements="
        "1000000,attention=eager",
-       0xca2c03a9649c065eu, 1582, 640426888},
+       0x88dbfcf8ca19dc62u, 1582, 640426888},
       {"train:llama-3-8b,layers=4,hidden=512,ffn=1024,vocabulary=1000,batch=2,seq=64,steps=2,dp=4,"
        "rank=1,zero=3,precision=bf16,attention=eager",
        0x8b1674800f30bf6fu, 2438, 1138784296},

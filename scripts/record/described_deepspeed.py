@@ -1,0 +1,62 @@
+"""A rank of many that trains with DeepSpeed's ZeRO (zero=1, 2, 3), as its engine does. The other ranks are not there."""
+import contextlib
+import os
+
+import record_pytorch
+from described_models import checkpoint, dtype_of, make_model, with_adapters
+
+
+def config_of(keys):
+    zero = {"stage": keys.number("zero"), "reduce_bucket_size": keys.number("reduce_elements", 500_000_000)}
+    if keys.word("offload", "none") == "states":
+        zero["offload_optimizer"] = {"device": "cpu"}
+    return {"train_micro_batch_size_per_gpu": keys.number("batch"), "gradient_accumulation_steps": keys.number("accumulate", 1),
+            "zero_optimization": zero, "bf16": {"enabled": keys.word("precision") == "bf16"}, "zero_allow_untested_optimizer": True,
+            "zero_force_ds_cpu_optimizer": False, **({"gradient_clipping": 1.0} if keys.number("clip") else {})}
+
+
+def device_model(keys, config):
+    """Made in shards, or on the device."""
+    import deepspeed
+    import torch
+    from transformers.initialization import no_init_weights
+    is_deferred = keys.number("zero") == 3 and keys.word("initialize", "deferred") == "deferred"
+    with contextlib.ExitStack() as stack:
+        if is_deferred:
+            stack.enter_context(no_init_weights())
+            stack.enter_context(deepspeed.zero.Init(config_dict_or_path=config))
+        model = make_model(keys)
+    if not is_deferred:
+        model = model.to("cuda", dtype_of(keys) or torch.float32)
+    checkpoint(keys, model.train())
+    return with_adapters(keys, model)
+
+
+def train(keys, make_optimizer, batches):
+    for name in ("LOCAL_RANK", "LOCAL_SIZE"):
+        os.environ.setdefault(name, "0" if name == "LOCAL_RANK" else "1")
+    import deepspeed
+    import torch
+    from deepspeed.runtime.zero import partition_parameters, partitioned_param_coordinator, stage3, stage_1_and_2
+    for module in (partition_parameters, partitioned_param_coordinator, stage3):
+        module.assert_ints_same_as_other_ranks = lambda *_: None  # of nobody it gets no answer
+    for module in (stage_1_and_2, stage3):  # what nobody computed is finite
+        module.has_inf_or_nan = lambda values: values.new_zeros((), dtype=torch.bool)
+        module.is_invalid_grad_norm = lambda _: False
+    config = config_of(keys)
+    model = device_model(keys, config)
+    optimizer = make_optimizer(keys, [one for one in model.parameters() if one.requires_grad])
+    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
+    make, step_count, accumulate, keeps_batch = batches(keys), keys.number("steps", 4), keys.number("accumulate", 1), keys.number("keep_batch", 1)
+    keys.check()
+    inputs = None
+    for step in range(step_count):
+        record_pytorch.mark(f"part{step}")
+        for _ in range(accumulate):
+            if keeps_batch:
+                inputs = make()
+                loss = engine(**inputs).loss
+            else:
+                loss = engine(**make()).loss
+            engine.backward(loss)
+            engine.step()

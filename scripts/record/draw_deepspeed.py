@@ -1,0 +1,22 @@
+"""Draws ranks that train with DeepSpeed."""
+
+from draw_parts import draw_loop, draw_rank_shape, drawn_recipe, maybe
+
+
+def draw_deepspeed(draw):
+    """Ranks that share states or gradients as DeepSpeed's ZeRO does."""
+    model, family, keys = draw_rank_shape(draw)
+    ranks = draw.choice([2, 3, 4, 8])
+    keys.update(steps=3, **drawn_recipe(draw))
+    keys.update(precision=draw.choice(["bf16", "bf16", "fp32"]), dp=ranks, rank=draw.randrange(ranks), zero=draw.choice([1, 2]),
+                reduce_elements=draw.choice([100_000, 500_000, 1_000_000, 4_000_000, 500_000_000]))
+    if family != "bert":
+        keys["kv_cache"] = "none"
+    if family not in ("bert", "t5"):
+        maybe(draw, 0.3, keys, checkpoint="full")
+    if family not in ("t5", "phi", "gemma"):
+        maybe(draw, 0.15, keys, lora=draw.choice([4, 8]))
+    draw_loop(draw, keys, 0.2, ("accumulate", "keep_batch", "clip"))
+    if "accumulate" not in keys and "clip" not in keys:
+        maybe(draw, 0.2, keys, offload="states")
+    return f"train:{model}", keys
