@@ -26,6 +26,7 @@ def device_model(keys, config):
             stack.enter_context(no_init_weights())
             stack.enter_context(deepspeed.zero.Init(config_dict_or_path=config))
         model = make_model(keys)
+    model.tie_weights()
     if not is_deferred:
         model = model.to("cuda", dtype_of(keys) or torch.float32)
     checkpoint(keys, model.train())

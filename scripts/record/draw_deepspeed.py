@@ -20,3 +20,13 @@ def draw_deepspeed(draw):
     if "accumulate" not in keys and "clip" not in keys:
         maybe(draw, 0.2, keys, offload="states")
     return f"train:{model}", keys
+
+
+def draw_shards(draw):
+    """Ranks that share the model as ZeRO's third stage does, made as a whole first. Not BERT's head, T5's blocks and adapters, whose modules
+    are taken in another order, nor experts, which are taken in no order."""
+    generator = ":bert"
+    while generator.split(":")[1].split("-")[0] in ("bert", "t5", "mixtral"):
+        generator, keys = draw_deepspeed(draw)
+    keys.pop("lora", None)
+    return generator, {**keys, "zero": 3, "initialize": "whole"}

@@ -19,20 +19,13 @@ void ShardedParameters::flatten(Unit* unit, std::uint64_t element_count) {
   unit->own.push_back(pool.make(unit->own_count * width_, TensorKind::Parameter));
 }
 
-// Deferred initialisation of a flat unit: FSDP 1 makes its parameters whole before it joins them,
-// zero.Init one after the other, of which each rank keeps its part.
-void ShardedParameters::make_whole(Unit* unit, const std::vector<std::size_t>& parameters) {
+// Deferred initialisation of a flat unit: FSDP 1 makes its parameters whole before it joins them.
+void ShardedParameters::make_whole(const std::vector<std::size_t>& parameters) {
   TensorPool& pool = tape_->pool();
   for (const std::size_t index : parameters) {
     Parameter& parameter = tape_->parameters()[index];
     if (parameter.count == 0) continue;
     parameter.data = pool.make(parameter.count * parameter.width, TensorKind::Parameter);
-    const bool is_shared =
-        settings_.kind == DataParallelKind::Zero3 && parameter.count >= kPersistentElements;
-    if (!is_shared) continue;
-    const std::uint64_t part = (parameter.count + settings_.ranks - 1) / settings_.ranks;
-    unit->own.push_back(pool.make(part * parameter.width, TensorKind::Parameter));
-    parameter.data.reset();
   }
 }
 

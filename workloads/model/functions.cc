@@ -1,4 +1,5 @@
 #include "workloads/model/functions.h"
+#include "workloads/model/module_scope.h"
 
 #include <algorithm>
 #include <utility>
@@ -174,6 +175,7 @@ Var rotate_half(Tape& tape, const Var& input) {
 
 Var layer_norm(Tape& tape, Var input, std::uint64_t rows, std::size_t weight) {
   // Under autocast it runs in four bytes; the caller's argument outlives the call.
+  const ModuleScope module(tape, {.parameters = {weight, weight + 1}});
   Var original = input;
   Var shift = tape.parameter(weight + 1);
   Var scale = tape.parameter(weight);

@@ -4,6 +4,7 @@
 
 #include "base/divided_up.h"
 #include "workloads/model/functions.h"
+#include "workloads/model/module_scope.h"
 
 namespace allocmark {
 namespace {
@@ -78,6 +79,7 @@ void embedding_backward(Tape& tape, Node& node, Backprop& b) {
 
 Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count, std::size_t weight,
               std::uint64_t hidden, bool is_permuted, std::uint64_t table_rows) {
+  const ModuleScope module(tape, {.parameters = {weight}, .hears_end = false});
   const Var table = tape.parameter(weight);
   if (table_rows == 0) table_rows = table.count / hidden;
   Node* node = tape.record(embedding_backward, {&table},

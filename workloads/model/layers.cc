@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "workloads/model/liger.h"
+#include "workloads/model/module_scope.h"
 #include "workloads/model/transformer.h"
 
 namespace allocmark {
@@ -30,6 +31,7 @@ Var Transformer::norm_of_rows(Var hidden, std::size_t weight, std::uint64_t rows
 
 // Gemma's: four bytes to the end.
 Var Transformer::offset_norm_of_rows(const Var& hidden, std::size_t weight, std::uint64_t rows) {
+  const ModuleScope module(tape_, {.parameters = {weight}});
   Var exact = cast(tape_, hidden, 4);
   Var root = rsqrt(tape_, add_scalar(tape_, mean_of_rows(tape_, power(tape_, exact), rows)));
   exact = multiply(tape_, exact, std::move(root));
@@ -302,16 +304,20 @@ Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hid
   if (setup_.compiled != Compiled::None) return compiled_llama_layer(own, std::move(hidden));
   block_ = index;
   slides_ = setup_.model.slides(index);
+  tape_.pass_module();
   Var residual = hidden;
   hidden = rms_norm(hidden, own.first_norm);
   Var weights;
+  tape_.pass_module();
   hidden = setup_.model.is_latent() ? latent_attention(own, index, hidden, &weights)
                                     : llama_attention(own, index, hidden, &weights);
+  hidden = tape_.behind_module(std::move(hidden));
   if (setup_.model.gemma) hidden = rms_norm(hidden, own.attention_norm);
   hidden = add(tape_, residual, std::move(hidden));
   residual = hidden;
   Var normed = rms_norm(hidden, own.second_norm);  // the layer's own until the MLP is through
   hidden = into_parallel(normed);
+  tape_.pass_module();
   if (setup_.model.has_experts(index)) {
     hidden = mixtral_mlp(own, index, hidden);
     if (setup_.head_ranks > 1) hidden = out_of_layer(std::move(hidden));
@@ -320,17 +326,19 @@ Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hid
   } else {
     const bool is_fused = setup_.liger != LigerParts::None;
     Var gate = adapted(into_product(hidden), with_bias(own.gate), own.gate_adapter);
-    if (!is_fused) gate = activation_of_input(tape_, std::move(gate));
+    tape_.pass_module();
+    if (!is_fused) gate = tape_.behind_module(activation_of_input(tape_, std::move(gate)));
     Var up = adapted(into_product(hidden), with_bias(own.up), own.up_adapter);
     Var product = is_fused ? liger_swiglu(tape_, std::move(gate), std::move(up))
                            : multiply(tape_, std::move(gate), std::move(up));
     hidden = out_of_layer(product_of(std::move(product), with_bias(own.down), own.down_adapter));
   }
   normed.drop();
+  hidden = tape_.behind_module(std::move(hidden));
   if (setup_.model.gemma) hidden = rms_norm(hidden, own.mlp_norm);
   hidden = add(tape_, residual, std::move(hidden));
   drop({&residual, &weights});
-  return hidden;
+  return tape_.behind_module(std::move(hidden));
 }
 
 }  // namespace allocmark

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "workloads/model/module_scope.h"
 #include "workloads/model/transformer.h"
 
 namespace allocmark {
@@ -185,8 +186,11 @@ Transformer::Routing Transformer::own_routes(const Routing& all) {
 }
 
 Var Transformer::mixtral_mlp(const LayerWeights& own, std::size_t index, const Var& hidden) {
-  Var rows = view(tape_, hidden);
   const bool is_latent = setup_.model.is_latent();
+  OwnParameters all;
+  if (!is_latent) all = {own.router, own.gate, own.down};
+  const ModuleScope block(tape_, {.parameters = all, .is_leaf = true});
+  Var rows = view(tape_, hidden);
   Routing routing = is_latent ? grouped_route(own, rows) : mixtral_route(own, rows);
   if (setup_.parallel.expert > 1) routing = own_routes(routing);
   if (is_latent) rows = view(tape_, hidden);  // the router has one of its own
@@ -298,6 +302,7 @@ Tensor Transformer::mixtral_find_tokens(std::uint64_t count) {
 Var Transformer::mixtral_looped_experts(const LayerWeights& own, const Var& hidden,
                                         const Routing& routing,
                                         const std::vector<std::uint64_t>& counts) {
+  const ModuleScope module(tape_, {.parameters = {own.gate, own.down}});
   const ModelShape& model = setup_.model;
   const std::uint64_t pairs = setup_.token_count() * model.experts_per_token;
   Var out = tape_.make(hidden.count, hidden.width);
@@ -340,6 +345,7 @@ Var Transformer::mixtral_looped_experts(const LayerWeights& own, const Var& hidd
 
 Var Transformer::mixtral_sorted_experts(const LayerWeights& own, const Var& hidden,
                                         const Routing& routing) {
+  const ModuleScope module(tape_, {.parameters = {own.gate, own.down}});
   const ModelShape& model = setup_.model;
   const std::uint64_t rows = setup_.token_count();
   const std::uint64_t pairs = rows * model.experts_per_token;

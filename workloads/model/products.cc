@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "workloads/model/functions.h"
+#include "workloads/model/module_scope.h"
 #include "workloads/model/quantized.h"
 
 namespace allocmark {
@@ -38,11 +39,46 @@ void linear_backward(Tape& tape, Node& node, Backprop& b) {
   }
 }
 
+// DeepSpeed's own function for its third stage. sizes as above.
+void gathered_linear_backward(Tape& tape, Node& node, Backprop& b) {
+  const auto gradient_of = [&](std::size_t argument) {
+    if (node.edges[argument] == kNoEdge) return;
+    Tensor rows;
+    if (b.gradient.layout != GradLayout::Tokens) rows = tape.gradient(node.sizes[2]);
+    b.out[argument].tensor = tape.gradient(node.sizes[argument]);
+    tape.use_cublas(false);
+    tape.product(node.sizes[3], node.sizes[4], node.sizes[5]);
+  };
+  gradient_of(0);
+  gradient_of(1);
+  if (node.edges[2] == kNoEdge) return;
+  b.out[2].tensor = tape.summed_rows(node.sizes[3], node.sizes[4], node.sizes[2] / node.sizes[3]);
+}
+
 // The result of a product that cuBLAS computes, unless a checkpoint kept it.
 Var by_cublas(Tape& tape, std::uint64_t count, std::uint64_t width, bool with_bias) {
   const bool is_kept = tape.has_product();
   Var out = tape.make_product(count, width);
   if (!is_kept) tape.use_cublas(with_bias);
+  return out;
+}
+
+Var gathered_linear(Tape& tape, const Var& input, std::uint64_t rows,
+                    const LinearWeights& weights) {
+  Var bias;
+  if (weights.bias != kNoBias) bias = tape.parameter(weights.bias);
+  const Var weight = tape.parameter(weights.weight);
+  const std::uint64_t inner = input.count / rows;
+  const std::uint64_t columns = weight.count / inner;
+  Node* node = tape.record(gathered_linear_backward, {&input, &weight, &bias},
+                           {input.size_bytes(), weight.size_bytes(), rows * columns * input.width,
+                            rows, columns, inner});
+  Var out = by_cublas(tape, rows * columns, input.width, false);
+  tape.product(rows, columns, inner);
+  // Both, whatever is trained.
+  tape.save(node, 0, input.tensor);
+  tape.save(node, 1, weight.tensor);
+  tape.attach(node, &out);
   return out;
 }
 
@@ -69,6 +105,9 @@ Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weigh
   }
   if (weights.float8) return float8_linear(tape, std::move(input), rows, weights.weight);
   const bool with_bias = weights.bias != kNoBias;
+  const ModuleScope module(
+      tape, {.parameters = {weights.weight, weights.bias}, .hears_end = input.edge != kNoEdge});
+  if (tape.hears_modules() && !weights.conv1d) return gathered_linear(tape, input, rows, weights);
   Var original = input;  // the caller's argument outlives the call
   // Casts happen in the order in which the compiler evaluates arguments: from the last to the
   // first.

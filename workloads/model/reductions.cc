@@ -5,6 +5,7 @@
 
 #include "base/divided_up.h"
 #include "workloads/model/functions.h"
+#include "workloads/model/module_scope.h"
 
 namespace allocmark {
 namespace {
@@ -75,6 +76,7 @@ void take_running_sum_scratch(Tape& tape, std::uint64_t count) {
 }
 
 Var rms_norm_written_out(Tape& tape, Var input, std::uint64_t rows, std::size_t weight) {
+  const ModuleScope module(tape, {.parameters = {weight}});
   const std::uint64_t width = input.width;
   input = cast(tape, std::move(input), 4);
   Var variance = mean_of_rows(tape, power(tape, input), rows);

@@ -27,8 +27,7 @@ void ShardedParameters::wrap_unit(Unit* unit, const std::vector<std::size_t>& pa
   TensorPool& pool = tape_->pool();
   const std::uint64_t ranks = settings_.ranks;
   std::uint64_t total = 0;
-  const bool is_parted = settings_.defers_parameters && settings_.kind == DataParallelKind::Zero3;
-  if (settings_.defers_parameters && !single()) make_whole(unit, parameters);
+  if (settings_.defers_parameters && !single()) make_whole(parameters);
   for (const std::size_t index : parameters) {
     const Parameter& parameter = tape_->parameters()[index];
     width_ = parameter.width;
@@ -43,8 +42,6 @@ void ShardedParameters::wrap_unit(Unit* unit, const std::vector<std::size_t>& pa
       if (!settings_.defers_parameters) {
         unit->own.push_back(pool.make(shard.padded_count * width_, TensorKind::Parameter));
       }
-    } else if (settings_.kind == DataParallelKind::Zero3 && parameter.count < kPersistentElements) {
-      continue;
     }
     total += single() ? shard.padded_count : parameter.count;
     unit->shards.push_back(shard);
@@ -57,7 +54,7 @@ void ShardedParameters::wrap_unit(Unit* unit, const std::vector<std::size_t>& pa
   }
   unit->trained_count = single() ? trained : divided_up(trained, ranks);
   if (!single() && total > 0) {
-    if (!is_parted) flatten(unit, total);
+    flatten(unit, total);
     set_own_parts(unit);
   }
   for (const Shard& shard : unit->shards) tape_->parameters()[shard.parameter].data.reset();
@@ -95,16 +92,6 @@ void ShardedParameters::wrap(const std::vector<std::vector<std::size_t>>& layers
   }
   wrap_unit(&units_[0], root);
   if (single() && settings_.defers_parameters) make_single_shards(late, buffers);
-  if (settings_.kind == DataParallelKind::Zero3) wrap_zero3();
-}
-
-void ShardedParameters::wrap_zero3() {
-  TensorPool& pool = tape_->pool();
-  std::uint64_t own = 0;
-  for (const Unit& unit : units_) own += unit.trained_count;
-  if (!settings_.offloads) master_ = pool.make(own * 4, TensorKind::OptimizerState);
-  reduction_ = pool.make(settings_.reduce_elements * width_, TensorKind::Communication);
-  if (!settings_.offloads) own_gradients_ = pool.make(own * width_, TensorKind::Gradient);
 }
 
 void ShardedParameters::gather(Unit* unit) {
@@ -193,11 +180,6 @@ Var ShardedParameters::begin_layer(std::size_t layer, Var input) {
   Unit& unit = units_[layer + 1];
   gather(&unit);
   finish_gather(&unit, true);
-  // Only ZeRO-3 looks ahead in the forward.
-  if (settings_.kind == DataParallelKind::Zero3 && settings_.prefetch &&
-      layer + 2 < units_.size()) {
-    gather(&units_[layer + 2]);
-  }
   return tape_->hooked(std::move(input), hook_code(layer + 1, Moment::AfterBackward));
 }
 
@@ -326,15 +308,9 @@ void ShardedParameters::post_backward(std::size_t index) {
     reduce_flat(&unit);
     return;
   }
-  if (single()) cut_gradients(unit);
+  cut_gradients(unit);
   release(&unit);
-  if (single()) {
-    reduce(&unit);
-    return;
-  }
-  // ZeRO-3: copied to the reduction's buffer; its own part is added to the partition's gradients.
-  for (const Shard& shard : unit.shards) tape_->parameters()[shard.parameter].gradient.reset();
-  tape_->communicate(unit.trained_count * settings_.ranks * width_, kReduceStream, RankGroup::Data);
+  reduce(&unit);
 }
 
 void ShardedParameters::end_backward() {
@@ -347,13 +323,6 @@ void ShardedParameters::end_backward() {
   last_reduced_.reset();
 }
 
-void ShardedParameters::begin_group(const OptimizedTensor& group) {
-  const Tensor flat = tape_->pool().make(group.count * width_, TensorKind::Gradient);
-  step_gradient_ = tape_->pool().make(group.size_bytes(), TensorKind::Gradient);
-}
-
-void ShardedParameters::end_group() { step_gradient_.reset(); }
-
 // FSDP 1 keeps its own handles until the next forward. FSDP 2's root goes last: its last parameters
 // come after the blocks.
 void ShardedParameters::release_gradients() {
@@ -365,7 +334,7 @@ void ShardedParameters::release_gradients() {
 
 void ShardedParameters::clear() {
   units_.clear();
-  drop({&last_gathered_, &last_reduced_, &master_, &reduction_, &own_gradients_, &step_gradient_});
+  drop({&last_gathered_, &last_reduced_});
 }
 
 }  // namespace allocmark

@@ -1,7 +1,7 @@
 // Parameters that are shared over data parallel ranks and gathered when a unit (a block, or all
 // that is outside of blocks) needs them: PyTorch's FSDP with flat parameters (version 1) and with
-// single ones (version 2, fully_shard), and ZeRO stage 3 (DeepSpeed). Says what each gather,
-// release and reduction allocates, on which stream.
+// single ones (version 2, fully_shard). Says what each gather, release and reduction allocates, on
+// which stream.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,6 @@
 #include "workloads/model/data_parallel.h"
 
 namespace allocmark {
-
-// ZeRO-3 leaves parameters with fewer elements whole on every rank.
-inline constexpr std::uint64_t kPersistentElements = 100'000;
 
 class ShardedParameters {
  public:
@@ -48,10 +45,6 @@ class ShardedParameters {
   [[nodiscard]] std::vector<OptimizedTensor> optimized(const std::vector<std::size_t>& order) const;
   // FSDP 2's tensors of all parameters, as a state dict of this rank has them.
   [[nodiscard]] std::vector<OptimizedTensor> parts(const std::vector<std::size_t>& order) const;
-  // ZeRO-3: gradients of a group of elements are joined, and then have four bytes until its end.
-  [[nodiscard]] bool steps_in_groups() const { return settings_.kind == DataParallelKind::Zero3; }
-  void begin_group(const OptimizedTensor& group);
-  void end_group();
   void release_gradients();
   // FSDP 1's whole state dict, copies on the device; of tied tensors so many more, by their names.
   [[nodiscard]] std::vector<Tensor> whole_state(const std::vector<std::size_t>& order,
@@ -90,12 +83,11 @@ class ShardedParameters {
     return tape_->parameters()[shard.parameter].trainable;
   }
   void wrap_unit(Unit* unit, const std::vector<std::size_t>& parameters);
-  void make_whole(Unit* unit, const std::vector<std::size_t>& parameters);
+  void make_whole(const std::vector<std::size_t>& parameters);
   void make_single_shards(const std::vector<LateTensor>& late, std::vector<Tensor>* buffers);
   void pad_shards(Unit* unit);
   void flatten(Unit* unit, std::uint64_t element_count);
   void set_own_parts(Unit* unit) const;
-  void wrap_zero3();
   void prepare();
   void gather(Unit* unit);
   void finish_gather(Unit* unit, bool in_forward);
@@ -119,7 +111,6 @@ class ShardedParameters {
   bool drops_gradients_ = false;  // at the next forward or state dict
   Tensor last_gathered_;          // kept until the next unit was copied out (forward)
   Tensor last_reduced_;           // likewise (backward)
-  Tensor master_, reduction_, own_gradients_, step_gradient_;  // ZeRO-3
 };
 
 }  // namespace allocmark

@@ -6,24 +6,8 @@
 #include "workloads/model/sharded_parameters.h"
 
 namespace allocmark {
-namespace {
-
-// DeepSpeed's preset of sub_group_size: so many of a rank's elements are stepped at a time.
-constexpr std::uint64_t kSubGroupElements = 1'000'000'000;
-
-}  // namespace
-
 std::vector<OptimizedTensor> ShardedParameters::optimized(
     const std::vector<std::size_t>& order) const {
-  if (settings_.offloads) return {};
-  if (settings_.kind == DataParallelKind::Zero3) {
-    std::vector<OptimizedTensor> groups;
-    for (std::uint64_t left = master_.size_bytes() / 4; left > 0;) {
-      groups.push_back({.count = std::min(left, kSubGroupElements), .width = 4});
-      left -= groups.back().count;
-    }
-    return groups;
-  }
   return tensors_of(order, &Shard::count, true);
 }
 

@@ -3,6 +3,7 @@
 // as a checkpoint of its own, and the recomputation of segments.
 #include <utility>
 
+#include "workloads/model/module_scope.h"
 #include "workloads/model/ring_attention.h"
 #include "workloads/model/transformer.h"
 
@@ -24,11 +25,21 @@ Var Transformer::into_product(Var input) {
 }
 
 // A rank with some of the words looks up its own; the rows of others are zero.
+// Gemma's are multiplied by a number.
+Var Transformer::scaled_words(Var words) {
+  if (!setup_.model.gemma) return words;
+  const Var scale = casts_scale_ ? tape_.make(1, 2) : Var();
+  return multiply_scalar(tape_, std::move(words));
+}
+
 Var Transformer::embed_words(const Tensor& tokens) {
   const ModelShape& model = setup_.model;
   const std::uint64_t rows = setup_.token_count();
   const std::uint64_t ranks = setup_.word_ranks();
-  if (ranks == 1) return embedding(tape_, tokens, rows, word_table_, model.hidden);
+  const ModuleScope module(tape_, {.parameters = {word_table_}, .hears_end = false});
+  if (ranks == 1) {
+    return scaled_words(embedding(tape_, tokens, rows, word_table_, model.hidden));
+  }
   Var outside, own;
   {
     const Var below = tape_.make(rows, 1), above = tape_.make(rows, 1);
@@ -40,8 +51,8 @@ Var Transformer::embed_words(const Tensor& tokens) {
   }
   Var found = embedding(tape_, tokens, rows, word_table_, model.hidden, false, model.vocabulary);
   drop({&own, &outside});
-  if (setup_.parallel.tensor > 1) return out_of_parallel(std::move(found));
-  return sum_over_ranks(tape_, std::move(found), {.ranks = ranks});
+  if (setup_.parallel.tensor > 1) return scaled_words(out_of_parallel(std::move(found)));
+  return scaled_words(sum_over_ranks(tape_, std::move(found), {.ranks = ranks}));
 }
 
 CollectiveGroup Transformer::token_group() const {

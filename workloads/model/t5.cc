@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "workloads/model/module_scope.h"
 #include "workloads/model/transformer.h"
 
 namespace allocmark {
@@ -58,6 +59,7 @@ void Transformer::make_t5_parameters() {
 
 // Without a mean; in four bytes, and back to the weight's type before the weight.
 Var Transformer::t5_norm(Var hidden, std::size_t weight, std::uint64_t rows) {
+  const ModuleScope module(tape_, {.parameters = {weight}});
   Var variance = mean_of_rows(tape_, power(tape_, cast(tape_, hidden, 4)), rows);
   hidden = multiply(tape_, hidden, rsqrt(tape_, add_scalar(tape_, variance)));
   hidden = cast(tape_, std::move(hidden), setup_.wide_bytes);

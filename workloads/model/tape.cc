@@ -72,6 +72,7 @@ Node* Tape::record(BackwardFunction function, std::initializer_list<const Var*> 
   node.segment = segment_open_;
   node.saves = false;
   node.adds_apart = adds_apart_;
+  node.module = module_open_;
   node.edges = {kNoEdge, kNoEdge, kNoEdge, kNoEdge};
   std::size_t slot = 0;
   for (const Var* input : inputs) {
@@ -190,7 +191,11 @@ void Tape::run_reentrant(std::size_t index, const RecomputeSegment& recompute) {
     }
   }
   nodes_[static_cast<std::size_t>(output.edge)].gradient = incoming;
-  for (position_ = node_count_; position_ > index + 1;) run(nodes_[--position_]);
+  for (position_ = node_count_; position_ > index + 1;) {
+    follow_module(nodes_[position_ - 1].module);
+    run(nodes_[--position_]);
+  }
+  follow_module({});
   finish_localized();
   position_ = index;
   Grad gradient = std::move(nodes_[index].gradient);
@@ -253,6 +258,7 @@ void Tape::begin_backward(const Var& loss, Tensor gradient) {
 bool Tape::backward(std::size_t node_count, const RecomputeSegment& recompute) {
   for (; node_count > 0 && position_ > 0; --node_count) {
     Node& node = nodes_[--position_];
+    follow_module(node.module);
     if (node.backward == nullptr) {
       run_reentrant(position_, recompute);
       continue;
@@ -274,6 +280,7 @@ bool Tape::backward(std::size_t node_count, const RecomputeSegment& recompute) {
     run(node);
   }
   if (position_ > 0) return true;
+  follow_module({});
   finish_localized();
   node_count_ = 0;
   segments_.clear();

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "workloads/model/module.h"
 #include "workloads/model/setup.h"
 #include "workloads/model/tensors.h"
 #include "workloads/trace/serving_card.h"
@@ -117,6 +118,7 @@ struct Node {
   std::vector<Tensor> parts;               // gradients of its parts, until they are joined
   bool saves = false;                      // it saves something: a checkpoint must recompute first
   bool adds_apart = false;                 // no gradient of its result is added in place
+  Module module;                           // that it belongs to
   Grad gradient;
 };
 
@@ -277,6 +279,20 @@ class Tape {
   void call_hook(std::uint64_t code) const {
     if (on_hook_ && code != kNoHook) on_hook_(code);
   }
+  // Called when a module's own computation begins, and when it has ended: (module, in the forward,
+  // whether it begins). Without it nobody hears of modules.
+  using OnModule = std::function<void(const Module&, bool, bool)>;
+  void set_on_module(OnModule function) { on_module_ = std::move(function); }
+  [[nodiscard]] bool hears_modules() const { return on_module_ != nullptr; }
+  // A module without parameters of its own: others' are gathered ahead there, in the backward where
+  // its result's gradient comes.
+  void pass_module() const {
+    if (on_module_ && !stopped_) on_module_({}, true, true);
+  }
+  [[nodiscard]] Var behind_module(Var output);
+  // See ModuleScope.
+  [[nodiscard]] bool begin_module(const Module& module);
+  void end_module();
   [[nodiscard]] Tensor gradient(std::uint64_t size_bytes) {
     return allocate(size_bytes, TensorKind::Gradient);
   }
@@ -317,6 +333,7 @@ class Tape {
   void accumulate(Grad* buffer, Grad gradient, std::uint32_t stream, bool apart);
   void finish(Parameter& parameter);
   void finish_localized();
+  void follow_module(const Module& module);
 
   TensorPool* pool_;
   std::uint64_t narrow_bytes_;
@@ -324,6 +341,8 @@ class Tape {
   bool kernels_ = false, writes_ = false;
   ServingCard card_ = {};  // that they run on
   std::optional<ParallelSetup> meetings_;
+  OnModule on_module_;
+  Module module_open_, module_running_;  // in the forward, in the backward
   bool is_half_ = false;
   bool grad_enabled_ = true;
   bool in_backward_ = false;

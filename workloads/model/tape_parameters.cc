@@ -1,4 +1,5 @@
-// How gradients come to parameters: sums of several, copies, and parts of those of DTensors.
+// How gradients come to parameters: sums of several, copies, and parts of those of DTensors. And
+// who hears where modules begin and end.
 #include <utility>
 
 #include "workloads/model/tape.h"
@@ -48,6 +49,36 @@ void Tape::finish_localized() {
     }
     finish(*parameter);
   }
+}
+
+bool Tape::begin_module(const Module& module) {
+  if (!on_module_ || stopped_ || module_open_.is_one() || !module.is_one()) return false;
+  module_open_ = module;
+  on_module_(module, true, true);
+  return true;
+}
+
+// Who stops within a module does not come to its end.
+void Tape::end_module() {
+  const Module module = std::exchange(module_open_, {});
+  if (!stopped_) on_module_(module, true, false);
+}
+
+void Tape::follow_module(const Module& module) {
+  if (!on_module_ || module == module_running_) return;
+  if (module_running_.is_one()) on_module_(module_running_, false, false);
+  module_running_ = module;
+  if (module.is_one()) on_module_(module, false, true);
+}
+
+Var Tape::behind_module(Var output) {
+  if (!on_module_) return output;
+  const auto hear = [](Tape& tape, Node&, Backprop& b) {
+    tape.on_module_({}, false, true);
+    b.out[0] = std::move(b.gradient);
+  };
+  if (const Node* node = record(hear, {&output})) attach(node, &output);
+  return output;
 }
 
 }  // namespace allocmark

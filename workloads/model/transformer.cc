@@ -66,6 +66,7 @@ void Transformer::narrow_buffers() {
 
 // Gemma's blocks with a window turn by other frequencies.
 void Transformer::make_rotaries() {
+  tape_.pass_module();
   const auto make = [&](Var* cosine, Var* sine) {
     std::array<Var, 2> made = make_rotary(setup_.wide_bytes);
     *cosine = std::move(made[0]);
@@ -114,10 +115,6 @@ Var Transformer::embed(const Tensor& tokens) {
   const bool has_masks = mask_length_ > 0;
   if (has_masks) make_causal_masks();
   words_ = embed_words(tokens);
-  if (model.gemma) {
-    const Var scale = casts_scale_ ? tape_.make(1, 2) : Var();
-    words_ = multiply_scalar(tape_, std::move(words_));
-  }
   if (conditions_.images) words_ = with_images(std::move(words_));
   if (!given_positions_) {
     const Var raw = tape_.make(setup_.sequence, 8);
@@ -279,7 +276,7 @@ Var Transformer::finish(Var hidden) {
   } else if (setup_.compiled == Compiled::Whole) {
     hidden = compiled_norm(tape_, hidden, setup_.token_count(), final_norm_);
   } else if (model.is_llama_like()) {
-    hidden = rms_norm(hidden, final_norm_);
+    hidden = tape_.behind_module(rms_norm(hidden, final_norm_));
   }
   // BERT's pooler is part of its forward.
   if (model.family != ModelFamily::Bert || setup_.has_word_head()) drop_locals();

@@ -60,8 +60,7 @@ class Transformer {
   [[nodiscard]] std::vector<Tensor> shared_inputs(bool has_near, bool has_whole) const;
   // The mask of blocks that take it by position: a reentrant checkpoint saves it with its input.
   [[nodiscard]] Tensor placed_mask() const;
-  // What only the last graph held goes: its loss variable was overwritten. `keeps_graphs`: a list
-  // has that loss, too.
+  // What an overwritten loss held goes. `keeps_graphs`: a list has that loss, too.
   void end_graph(bool keeps_graphs);
   // The evaluation's losses are gone.
   void drop_evaluated_graphs() { evaluated_inputs_.clear(); }
@@ -188,6 +187,7 @@ class Transformer {
   [[nodiscard]] Var into_parallel(Var hidden);
   [[nodiscard]] Var into_product(Var input);
   [[nodiscard]] Var embed_words(const Tensor& tokens);
+  [[nodiscard]] Var scaled_words(Var words);
   [[nodiscard]] Var out_of_parallel(Var partial);
   // The same at the end of attention and of the MLP, where ranks that infer sum in place.
   [[nodiscard]] Var out_of_layer(Var partial);

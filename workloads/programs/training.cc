@@ -175,6 +175,7 @@ void Training::begin_forward(std::uint64_t index) {
   const DataParallelSettings& shared = config_.data_parallel;
   if (shared.kind == DataParallelKind::Fsdp1 && shared.gathers_narrow) model_->narrow_buffers();
   if (sharded_) sharded_->begin_forward();
+  if (modules_) modules_->begin_forward();
   if (is_first()) {
     stream_ = model_->embed(own.tokens);
   } else {
@@ -289,6 +290,7 @@ void Training::begin_backward() {
                              : pass_index_ + 1 == pipeline_pass_count(config_.pipeline());
     replica()->begin_backward(is_last);
   }
+  if (modules_) modules_->begin_backward(own.micro_batch + 1 == config_.accumulate);
   Tensor gradient;
   if (is_last()) {
     gradient = tape().gradient(own.output.width);
@@ -313,6 +315,7 @@ void Training::end_backward() {
   Pass& own = pass();
   if (replica() != nullptr) replica()->end_backward();
   if (sharded_) sharded_->end_backward();
+  if (modules_) modules_->end_backward();
   tape().end_backward();
   join_batch();
   own.scaled_loss.reset();

@@ -14,6 +14,7 @@
 #include "workloads/model/megatron_buffers.h"
 #include "workloads/model/pipeline.h"
 #include "workloads/model/sharded_parameters.h"
+#include "workloads/model/zero_modules.h"
 #include "workloads/programs/train_options.h"
 #include "workloads/trace/coroutine_program.h"
 #include "workloads/trace/event_batch.h"
@@ -130,6 +131,7 @@ class Training {
   std::vector<DataParallel> replicas_;   // DistributedDataParallel: one for each chunk
   std::vector<std::size_t> replica_of_;  // by parameter
   std::unique_ptr<ShardedParameters> sharded_;
+  std::unique_ptr<ZeroModules> modules_;
   std::unique_ptr<MegatronBuffers> buffers_;
   std::unique_ptr<CompiledGpt2> compiled_;
   std::vector<Pass> passes_;

@@ -16,7 +16,14 @@ void Training::wrap() {
                                                  config_.distributed_optimizer, &tape());
     buffers_->wrap();
     tape().set_on_parameter([this](std::size_t index) { buffers_->on_gradient(index); });
-  } else if (settings.kind >= DataParallelKind::Zero3) {
+  } else if (settings.kind == DataParallelKind::Zero3) {
+    modules_ = std::make_unique<ZeroModules>(settings, &tape());
+    modules_->wrap(model_->ordered_parameters());
+    tape().set_on_module([this](const Module& module, bool is_forward, bool begins) {
+      begins ? modules_->enter(module, is_forward) : modules_->leave(module, is_forward);
+    });
+    tape().set_on_parameter([this](std::size_t index) { modules_->on_gradient(index); });
+  } else if (settings.kind > DataParallelKind::Zero3) {
     sharded_ = std::make_unique<ShardedParameters>(settings, settings.rank, &tape());
     sharded_->wrap(model_->unit_parameters(), model_->late_tensors(), model_->late_buffers());
     if (settings.kind == DataParallelKind::Fsdp1) tape().set_sum_stream(2);

@@ -9,6 +9,7 @@ std::vector<OptimizedTensor> Training::optimized() {
   if (own != nullptr && own->shards_optimizer()) return own->partitions();
   std::vector<std::size_t> trained = model_->trained_parameters();
   if (sharded_) return sharded_->optimized(trained);
+  if (modules_) return modules_->groups();
   if (own != nullptr && own->shares_states()) {
     trained = own->own_states(trained, config_.setup.parallel.data_rank);
   }
@@ -62,6 +63,7 @@ void Training::optimize() {
   } else {
     const std::vector<OptimizedTensor> tensors = optimized();
     if (replica() != nullptr) replica()->begin_step();
+    if (modules_) modules_->begin_step();
     const bool gives_scale = config_.scales_loss && config_.optimizer == OptimizerKind::AdamWFused;
     if (config_.scales_loss && (config_.clips || !gives_scale)) scaler_.unscale(tape());
     if (config_.clips) {
@@ -73,6 +75,7 @@ void Training::optimize() {
     if (config_.offload == Offload::None) step(tensors);
     if (config_.scales_loss) scaler_.update();
     if (replica() != nullptr) replica()->end_step();
+    if (modules_) modules_->end_step();
     if (config_.zero_grad == ZeroGrad::AfterStep) release_gradients();
   }
   step_losses_.clear();
@@ -80,15 +83,15 @@ void Training::optimize() {
 }
 
 void Training::step(const std::vector<OptimizedTensor>& tensors) {
-  if (!sharded_ || !sharded_->steps_in_groups()) {
+  if (!modules_) {
     optimizer_.step(tensors);
     return;
   }
-  optimizer_.make_states(tensors);
   for (const OptimizedTensor& group : tensors) {
-    sharded_->begin_group(group);
+    modules_->begin_group(group);
+    optimizer_.make_states(tensors);
     optimizer_.step({group});
-    sharded_->end_group();
+    modules_->end_group();
   }
 }
 
@@ -180,7 +183,7 @@ void Training::save() {
     state = sharded_->whole_state(model_->ordered_parameters(), table_names, is_bert);
   }
   if (config_.save == SaveKind::Gathered) {
-    sharded_->gather_all();
+    modules_ ? modules_->gather_each() : sharded_->gather_all();
     // The optimizer's states one by one, each whole on the device before it goes to the host.
     for (const Tensor& moment : optimizer_.states()) {
       const Tensor whole = pool_->make(moment.size_bytes() * config_.data_parallel.ranks,
@@ -230,6 +233,7 @@ void Training::end() {
   scaler_.clear();
   if (buffers_) buffers_->clear();
   if (sharded_) sharded_->clear();
+  if (modules_) modules_->clear();
   for (DataParallel& one : replicas_) one.clear();
   kept_outputs_.clear();
   kept_losses_.clear();
