@@ -36,6 +36,7 @@ struct Exchange {
   bool in_place_back = false;
   bool copies_whole = false;
   bool copies_back = false;  // the gradient's
+  bool is_awaited = false;   // whoever uses the result waits for it
 };
 
 Var exchange(Tape& tape, Var input, const Exchange& kind) {
@@ -52,6 +53,7 @@ Var exchange(Tape& tape, Var input, const Exchange& kind) {
                      RankGroup::Tensor);
   }
   tape.attach(node, &out);
+  if (kind.is_awaited) tape.hold_until_used(std::move(input.tensor), out);
   input.drop();
   return out;
 }
@@ -99,7 +101,8 @@ Var reduce_scatter_tokens(Tape& tape, Var input, const CollectiveGroup& group) {
                   {.backward = collective_backward,
                    .count = count,
                    .copies_whole = group.copies_whole,
-                   .copies_back = group.copies_whole && !group.one_sequence});
+                   .copies_back = group.copies_whole && !group.one_sequence,
+                   .is_awaited = group.copies_whole});
 }
 
 }  // namespace allocmark

@@ -60,6 +60,10 @@ Var Tape::make_product(std::uint64_t count, std::uint64_t width) {
 }
 
 Node* Tape::record(BackwardFunction function, std::initializer_list<const Var*> inputs) {
+  const bool waits = awaited_ && std::any_of(inputs.begin(), inputs.end(), [this](const Var* one) {
+                       return one != nullptr && one->edge == awaited_edge_;
+                     });
+  if (waits) awaited_.reset();
   if (!grad_enabled_ || stopped_) return nullptr;
   const bool needed = std::any_of(inputs.begin(), inputs.end(), [](const Var* input) {
     return input != nullptr && input->edge != kNoEdge;

@@ -233,6 +233,11 @@ class Tape {
     const bool is_leaf = keeps_leaf_ && leaf_ != kNoEdge && input.edge == leaf_;
     return is_leaf && autocast_ && width < input.width ? &leaf_copy_ : nullptr;
   }
+  // What a collective operation was given is held until an operator of `result` waits for it.
+  void hold_until_used(Tensor given, const Var& result) {
+    awaited_ = std::move(given);
+    awaited_edge_ = result.edge;
+  }
   // What the open segment keeps for its recomputation: until its last saved tensor was used.
   void hold(const Tensor& tensor) {
     if (segment_open_ >= 0) segments_.back().held.push_back(tensor);
@@ -343,6 +348,8 @@ class Tape {
   std::optional<ParallelSetup> meetings_;
   OnModule on_module_;
   Module module_open_, module_running_;  // in the forward, in the backward
+  Tensor awaited_;
+  std::int32_t awaited_edge_ = kNoEdge;
   bool is_half_ = false;
   bool grad_enabled_ = true;
   bool in_backward_ = false;
