@@ -66,7 +66,7 @@ MemoryUse MemoryAccount::use_of(const Event& event) const {
     case TensorKind::Failed:
       return MemoryUse::Other;
     case TensorKind::Gradient:
-      if (weights_.contains(event.size_bytes)) return MemoryUse::Gradients;
+      if (is_step_ || weights_.contains(event.size_bytes)) return MemoryUse::Gradients;
       break;
     case TensorKind::Activation:
     case TensorKind::Workspace:
@@ -84,8 +84,9 @@ void MemoryAccount::note_peak() {
   peak_phase_ = phase_;
 }
 
-void MemoryAccount::enter(std::size_t phase) {
+void MemoryAccount::enter(std::size_t phase, bool is_step) {
   phase_ = phase;
+  is_step_ = is_step;
   if (peaks_.size() <= phase) peaks_.resize(phase + 1);
   note_peak();
 }

@@ -64,7 +64,9 @@ class MemoryAccount {
   explicit MemoryAccount(LogitsSizes logits) : logits_(std::move(logits)) {}
 
   void add(const Event& event);
-  void enter(std::size_t phase);
+  // `is_step`: the optimizer's, where a gradient of another size than any weight's is no
+  // activation's, but one of parts or of many.
+  void enter(std::size_t phase, bool is_step = false);
 
   [[nodiscard]] std::uint64_t peak_bytes() const { return peak_bytes_; }
   [[nodiscard]] std::size_t peak_phase() const { return peak_phase_; }
@@ -90,6 +92,7 @@ class MemoryAccount {
   BytesByUse by_use_ = {};
   std::vector<Peak> peaks_ = {Peak{}};  // by phase
   std::size_t phase_ = 0;
+  bool is_step_ = false;
   std::uint64_t peak_bytes_ = 0;
   std::size_t peak_phase_ = 0;
 };

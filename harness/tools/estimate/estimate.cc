@@ -45,7 +45,7 @@ void read_account(const EstimateSpec& spec, PreparedTrace* trace, JobEstimate* e
         estimate->managed_bytes += event.size_bytes;
       }
       phase = names.after(label, phase);
-      account.enter(phase);
+      account.enter(phase, names.names()[phase] == "optimizer");
     }
     return true;
   });

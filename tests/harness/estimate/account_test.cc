@@ -62,6 +62,10 @@ TEST_CASE("a gradient that is as large as no live weight is one of activations")
   CHECK(load.live_bytes == 112);
   CHECK(bytes_of(load, MemoryUse::Gradients) == 0);
   CHECK(bytes_of(load, MemoryUse::Activations) == 48);
+  // But in the optimizer's step, where copies of many are joined.
+  account.enter(1, true);
+  account.add(alloc(4, 96, TensorKind::Gradient));
+  CHECK(bytes_of(account.phases({"load", "optimizer"}).back(), MemoryUse::Gradients) == 96);
 }
 
 TEST_CASE("logits are found by their size") {
