@@ -3,7 +3,7 @@ import contextlib
 import os
 
 import record_pytorch
-from described_models import checkpoint, dtype_of, make_model, with_adapters
+from described_models import dtype_of, make_model
 
 
 def config_of(keys):
@@ -15,7 +15,7 @@ def config_of(keys):
             "zero_force_ds_cpu_optimizer": False, **({"gradient_clipping": 1.0} if keys.number("clip") else {})}
 
 
-def device_model(keys, config):
+def device_model(keys, config, prepare):
     """Made in shards, or on the device."""
     import deepspeed
     import torch
@@ -29,13 +29,11 @@ def device_model(keys, config):
     model.tie_weights()
     if not is_deferred:
         model = model.to("cuda", dtype_of(keys) or torch.float32)
-    checkpoint(keys, model.train())
-    return with_adapters(keys, model)
+    return prepare(keys, model.train())
 
 
-def train(keys, make_optimizer, batches):
-    for name in ("LOCAL_RANK", "LOCAL_SIZE"):
-        os.environ.setdefault(name, "0" if name == "LOCAL_RANK" else "1")
+def train(keys, prepare, make_optimizer, batches):
+    os.environ.setdefault("LOCAL_RANK", "0")
     import deepspeed
     import torch
     from deepspeed.runtime.zero import partition_parameters, partitioned_param_coordinator, stage3, stage_1_and_2
@@ -45,7 +43,7 @@ def train(keys, make_optimizer, batches):
         module.has_inf_or_nan = lambda values: values.new_zeros((), dtype=torch.bool)
         module.is_invalid_grad_norm = lambda _: False
     config = config_of(keys)
-    model = device_model(keys, config)
+    model = device_model(keys, config, prepare)
     optimizer = make_optimizer(keys, [one for one in model.parameters() if one.requires_grad])
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
     make, step_count, accumulate, keeps_batch = batches(keys), keys.number("steps", 4), keys.number("accumulate", 1), keys.number("keep_batch", 1)

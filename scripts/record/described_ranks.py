@@ -34,11 +34,10 @@ def blocks_of(keys, model):
 
 def mesh_of(keys):
     """The ranks of `dp`, `cp`, and of `tp` or `ep`, as parts of a mesh by their names; with `replicate` dp is in two parts."""
-    from torch.distributed.device_mesh import init_device_mesh
     dp, replicas = keys.number("dp", 1), keys.number("replicate", 1)
     names = {"replicate": replicas, "shard": dp // replicas} if replicas > 1 else {"dp": dp, "cp": keys.number("cp", 1)}
     names.update({name: keys.number(name) for name in ("tp", "ep") if keys.number(name, 1) > 1})
-    return init_device_mesh("cuda", tuple(names.values()), mesh_dim_names=tuple(names))
+    return described_tensor.mesh_of(names)
 
 
 def sharded(keys, model, mesh=None):

@@ -44,11 +44,8 @@ def part_of(keys, stage, stages, chunk=0):
 
 def grid_of(keys):
     """None where each rank has a stage of its own, else a mesh of stages, those who share data, and those who share products."""
-    from torch.distributed.device_mesh import init_device_mesh
     sides = {name: keys.number(name, 1) for name in ("pp", "dp", "tp")}
-    if sides["dp"] * sides["tp"] == 1:
-        return None
-    return init_device_mesh("cuda", tuple(sides.values()), mesh_dim_names=tuple(sides))
+    return described_tensor.mesh_of(sides) if sides["dp"] * sides["tp"] > 1 else None
 
 
 def on_device(keys, part, grid):

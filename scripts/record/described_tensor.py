@@ -18,9 +18,10 @@ def plan_of_block(shares_tokens):
     return plan
 
 
-def mesh_of(ranks):
+def mesh_of(sides):
+    """`sides`: ranks along each side, by its name."""
     from torch.distributed.device_mesh import init_device_mesh
-    return init_device_mesh("cuda", (ranks,), mesh_dim_names=("tp",))
+    return init_device_mesh("cuda", tuple(sides.values()), mesh_dim_names=tuple(sides))
 
 
 def cut(keys, mesh, model):
@@ -33,7 +34,7 @@ def cut(keys, mesh, model):
             "lm_head": ColwiseParallel(input_layouts=tokens, output_layouts=Replicate())}
     if shares_tokens:
         plan["model.norm"] = SequenceParallel()
-    names = {name for name, module in model.named_modules() if module is not None}
+    names = {name for name, _ in model.named_modules()}
     parallelize_module(model, mesh, {name: way for name, way in plan.items() if name in names})
     for block in model.model.layers:
         parallelize_module(block, mesh, plan_of_block(shares_tokens))
@@ -52,7 +53,7 @@ def shared(keys, mesh):
 def answering(keys):
     """A rank's part by transformers' own plan."""
     from transformers.distributed.tensor_parallel import apply_tensor_parallelism
-    mesh = mesh_of(keys.number("tp"))
+    mesh = mesh_of({"tp": keys.number("tp")})
     model = without_data(keys)
     return on_device(keys, apply_tensor_parallelism(model, mesh))
 

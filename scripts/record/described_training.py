@@ -275,7 +275,7 @@ class Training:
 
 def train(keys):
     if keys.number("zero") > 0 and keys.word("sharder", "deepspeed") == "deepspeed":
-        described_deepspeed.train(keys, make_optimizer, batches)
+        described_deepspeed.train(keys, prepared, make_optimizer, batches)
         return
     training = Training(keys)
     step_count = keys.number("steps", 4)

@@ -149,7 +149,7 @@ def draw_stage_grid(draw):
     if "tp" in sides:
         cut_by_ranks(draw, keys)
         keys["optimizer"] = "adamw_loop" if sides == ("tp",) else keys["optimizer"]
-        keys = {key: value for key, value in keys.items() if key != "clip"}
+        keys.pop("clip", None)
     if "dp" in sides:
         keys["dp"] = draw.choice([2, 3])
     keys["rank"] = draw.randrange(keys["pp"] * keys.get("tp", 1) * keys.get("dp", 1))

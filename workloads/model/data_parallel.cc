@@ -128,7 +128,6 @@ void DataParallel::wrap_zero(const std::vector<std::size_t>& trained) {
     count += tape_->parameters()[parameter].count;
     width_ = tape_->parameters()[parameter].width;
   }
-  element_count_ = count;
   const std::uint64_t alignment = 2 * settings_.ranks;
   padded_count_ = (count + alignment - 1) / alignment * alignment;
   own_count_ = padded_count_ / settings_.ranks;
@@ -316,15 +315,17 @@ void DataParallel::begin_step() {
   if (!shards_optimizer() || settings_.offloads) return;
   TensorPool& pool = tape_->pool();
   // The norm, clipped or not, of a copy of each piece in eight bytes.
+  std::uint64_t piece_count = 0, element_count = 0;
   for (const std::size_t parameter : trained_) {
-    const Tensor exact = pool.make(own_elements(parameter) * 8, TensorKind::Workspace);
+    const std::uint64_t own = own_elements(parameter);
+    if (own == 0) continue;
+    const Tensor exact = pool.make(own * 8, TensorKind::Workspace);
+    ++piece_count;
+    element_count += own;
   }
-  const std::size_t piece_count = static_cast<std::size_t>(
-      std::ranges::count_if(trained_, [this](auto one) { return own_elements(one) > 0; }));
-  const bool is_padded = own_count_ * (settings_.rank + 1) > element_count_;
   Tensor flat;
-  // One piece is a view.
-  if (piece_count > 1 || is_padded) {
+  // One piece is a view, unless it is padded.
+  if (piece_count > 1 || element_count < own_count_) {
     flat = pool.make(own_count_ * width_, TensorKind::Gradient);
   }
   if (width_ < 4) {

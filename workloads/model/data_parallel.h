@@ -97,7 +97,6 @@ class DataParallel {
   bool gives_buffers_ = true;        // the first rank's, to all, before the next forward
   bool last_micro_batch_ = true;     // before the step
   std::vector<OptimizedTensor> partitions_;
-  std::uint64_t element_count_ = 0;       // ZeRO: of all trained parameters
   std::uint64_t padded_count_ = 0;        // ZeRO: elements of the flat parameters
   std::uint64_t own_count_ = 0;           // ZeRO: elements of this rank's partition
   std::uint64_t width_ = 2;               // ZeRO: bytes per element of the parameters

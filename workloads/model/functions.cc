@@ -1,8 +1,9 @@
 #include "workloads/model/functions.h"
-#include "workloads/model/module_scope.h"
 
 #include <algorithm>
 #include <utility>
+
+#include "workloads/model/module_scope.h"
 
 namespace allocmark {
 namespace {

@@ -236,7 +236,7 @@ void ShardedParameters::look_ahead(std::size_t unit) {
 void ShardedParameters::cut_gradients(const Unit& unit) {
   const auto cut = [this](const Shard& shard) {
     Parameter& own = tape_->parameters()[shard.parameter];
-    if (own.cuts_gradient && own.gradient) tape_->cut(&own, &own.gradient, gathered_bytes());
+    if (own.cuts_gradient && own.gradient) tape_->cut(own, &own.gradient, gathered_bytes());
   };
   if (single()) {
     std::ranges::for_each(unit.shards, cut);

@@ -24,7 +24,6 @@ Var Transformer::into_product(Var input) {
   return copy_to_ranks(tape_, std::move(input), {.ranks = setup_.parallel.tensor});
 }
 
-// A rank with some of the words looks up its own; the rows of others are zero.
 // Gemma's are multiplied by a number.
 Var Transformer::scaled_words(Var words) {
   if (!setup_.model.gemma) return words;
@@ -32,6 +31,7 @@ Var Transformer::scaled_words(Var words) {
   return multiply_scalar(tape_, std::move(words));
 }
 
+// A rank with some of the words looks up its own; the rows of others are zero.
 Var Transformer::embed_words(const Tensor& tokens) {
   const ModelShape& model = setup_.model;
   const std::uint64_t rows = setup_.token_count();

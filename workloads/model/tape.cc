@@ -355,7 +355,7 @@ void Tape::deliver(std::int32_t edge, Grad gradient) {
   const bool is_cut = parameter.is_distributed && parameter.incoming.tensor && is_whole;
   if (is_cut) {
     whole = gradient.tensor;
-    cut(&parameter, &gradient.tensor, parameter.width);
+    cut(parameter, &gradient.tensor, parameter.width);
     part = gradient.tensor;
   }
   accumulate(&parameter.incoming, std::move(gradient), sum_stream_, is_cut);

@@ -251,7 +251,7 @@ class Tape {
   bool backward(std::size_t node_count, const RecomputeSegment& recompute);
   // A table's gradient is whole where only a part of the table is here, and one of which each rank
   // has a part of the sum is summed: the gradient of this rank's parameter, in its place.
-  void cut(Parameter* parameter, Tensor* gradient, std::uint64_t width);
+  void cut(const Parameter& parameter, Tensor* gradient, std::uint64_t width);
   // Changes places with another graph of the same parameters; not within a backward.
   void swap_graph(Graph* other);
   // How many nodes the graph has; those from `first` on reach no loss: what they saved goes.

@@ -33,10 +33,10 @@ void Tape::finish(Parameter& parameter) {
   if (on_parameter_) on_parameter_(static_cast<std::size_t>(&parameter - parameters_.data()));
 }
 
-void Tape::cut(Parameter* parameter, Tensor* gradient, std::uint64_t width) {
-  const bool is_summed = parameter->rows == 0;
-  *gradient = this->gradient(parameter->count * width);
-  if (is_summed) communicate(parameter->count * width, 0, RankGroup::Tensor);
+void Tape::cut(const Parameter& parameter, Tensor* gradient, std::uint64_t width) {
+  const bool is_summed = parameter.rows == 0;
+  *gradient = this->gradient(parameter.count * width);
+  if (is_summed) communicate(parameter.count * width, 0, RankGroup::Tensor);
 }
 
 // Their nodes are the oldest, and autograd takes the youngest that can run.
@@ -44,7 +44,7 @@ void Tape::finish_localized() {
   for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
     if (!parameter->is_localized || !parameter->incoming.tensor) continue;
     if (parameter->cuts_gradient) {
-      cut(&*parameter, &parameter->incoming.tensor, parameter->width);
+      cut(*parameter, &parameter->incoming.tensor, parameter->width);
       parameter->incoming.is_view = false;
     }
     finish(*parameter);

@@ -10,15 +10,14 @@ namespace allocmark {
 namespace {
 
 // DeepSpeed's presets: stage3_param_persistence_threshold, _prefetch_bucket_size,
-// _max_live_parameters, _max_reuse_distance and sub_group_size.
+// _max_live_parameters, _max_reuse_distance and sub_group_size; and how many elements a norm copies
+// at a time (stage3.py, _constant_buffered_norm2).
 constexpr std::uint64_t kPersistentElements = 100'000;
 constexpr std::uint64_t kPrefetchElements = 50'000'000;
 constexpr std::uint64_t kLiveElements = 1'000'000'000;
 constexpr std::uint64_t kReuseElements = 1'000'000'000;
 constexpr std::uint64_t kSubGroupElements = 1'000'000'000;
 constexpr std::uint64_t kNormElements = 250'000'000;
-
-constexpr std::uint32_t kGradientStream = 2;
 
 std::uint64_t key_of(const Module& module) { return *module.parameters.begin(); }
 
@@ -218,7 +217,7 @@ void ZeroModules::on_gradient(std::size_t parameter) {
   // Copied to the buffer, on another stream, unless it is too large.
   if (bucket_count_ + count <= settings_.reduce_elements) {
     Tensor& gradient = tape_->parameters()[parameter].gradient;
-    if (settings_.records) tape_->pool().record(gradient, kGradientStream);
+    if (settings_.records) tape_->pool().record(gradient, kReduceStream);
     gradient.reset();
   }
   bucket_.push_back(parameter);
@@ -229,14 +228,14 @@ void ZeroModules::on_gradient(std::size_t parameter) {
 // eight bytes, and the optimizer one in four.
 void ZeroModules::give_to_host(std::uint64_t part) {
   TensorPool& pool = tape_->pool();
-  const Tensor sum = made(part, TensorKind::Gradient, kGradientStream);
+  const Tensor sum = made(part, TensorKind::Gradient, kReduceStream);
   if (!ends_step_) return;
   for (std::uint64_t left = part; left > 0;) {
     const std::uint64_t count = std::min(left, kNormElements);
-    const Tensor exact = pool.make(count * 8, TensorKind::Workspace, kGradientStream);
+    const Tensor exact = pool.make(count * 8, TensorKind::Workspace, kReduceStream);
     left -= count;
   }
-  if (width_ < 4) const Tensor wide = pool.make(part * 4, TensorKind::Workspace, kGradientStream);
+  if (width_ < 4) const Tensor wide = pool.make(part * 4, TensorKind::Workspace, kReduceStream);
 }
 
 // Parts of each rank are laid side by side, unless they are so.
@@ -246,13 +245,13 @@ void ZeroModules::reduce() {
   for (const std::size_t parameter : bucket_) part += states_[parameter].part;
   const bool is_alone = bucket_.size() == 1 && count_of(bucket_[0]) % settings_.ranks == 0;
   Tensor joined;
-  if (!is_alone) joined = made(part * settings_.ranks, TensorKind::Communication, kGradientStream);
-  tape_->communicate(part * settings_.ranks * width_, kGradientStream, RankGroup::Data);
+  if (!is_alone) joined = made(part * settings_.ranks, TensorKind::Communication, kReduceStream);
+  tape_->communicate(part * settings_.ranks * width_, kReduceStream, RankGroup::Data);
   std::ranges::sort(bucket_);
   for (const std::size_t parameter : bucket_) {
     Tensor& gradient = tape_->parameters()[parameter].gradient;
     if (settings_.offloads) give_to_host(states_[parameter].part);
-    if (gradient && settings_.records) tape_->pool().record(gradient, kGradientStream);
+    if (gradient && settings_.records) tape_->pool().record(gradient, kReduceStream);
     gradient.reset();
   }
   bucket_.clear();

@@ -170,7 +170,8 @@ void Training::begin_forward(std::uint64_t index) {
   if (DataParallel* const own_replica = replica()) {
     // A schedule runs every forward without reductions, and asks for the last backward's itself.
     const bool is_last = !pipelined() && own.micro_batch + 1 == config_.accumulate;
-    own_replica->begin_forward(replica_buffers(), !evaluating_ || config_.eval_grad, is_last);
+    own_replica->begin_forward(replica_buffers(replica_index(), replicas_.size()),
+                               !evaluating_ || config_.eval_grad, is_last);
   }
   const DataParallelSettings& shared = config_.data_parallel;
   if (shared.kind == DataParallelKind::Fsdp1 && shared.gathers_narrow) model_->narrow_buffers();

@@ -102,10 +102,13 @@ class Training {
   [[nodiscard]] Pass& pass() { return passes_[active_]; }
   // That of the active pass; null where nobody has the same data.
   [[nodiscard]] DataParallel* replica() {
-    if (replicas_.empty()) return nullptr;
-    return &replicas_[replicas_.size() > 1 ? pass().chunk : 0];
+    return replicas_.empty() ? nullptr : &replicas_[replica_index()];
   }
-  [[nodiscard]] ModelBuffers replica_buffers() const;
+  [[nodiscard]] std::size_t replica_index() const {
+    return replicas_.size() > 1 ? passes_[active_].chunk : 0;
+  }
+  // Those of one of `count` modules.
+  [[nodiscard]] ModelBuffers replica_buffers(std::size_t index, std::size_t count) const;
   void wrap_replicas();
   [[nodiscard]] bool pipelined() const { return config_.setup.parallel.pipeline > 1; }
   [[nodiscard]] bool is_first() const;  // of all stages

@@ -2,7 +2,6 @@
 // buffers.
 #include <algorithm>
 #include <memory>
-#include <span>
 
 #include "workloads/programs/training.h"
 
@@ -40,11 +39,10 @@ void Training::wrap() {
   }
 }
 
-ModelBuffers Training::replica_buffers() const {
+ModelBuffers Training::replica_buffers(std::size_t index, std::size_t count) const {
   ModelBuffers buffers = model_->buffers();
-  const std::size_t count = buffers.tensors.size() / replicas_.size();
-  const std::size_t index = replicas_.size() > 1 ? passes_[active_].chunk : 0;
-  buffers.tensors = buffers.tensors.subspan(index * count, count);
+  const std::size_t own_count = buffers.tensors.size() / count;
+  buffers.tensors = buffers.tensors.subspan(index * own_count, own_count);
   return buffers;
 }
 
@@ -67,14 +65,10 @@ void Training::wrap_replicas() {
     });
     return parameters;
   };
-  ModelBuffers buffers = model_->buffers();
-  const std::size_t buffer_count = buffers.tensors.size() / chunks;
-  const std::span<const Tensor> all_buffers = buffers.tensors;
   for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
     replicas_.emplace_back(settings, &tape());
-    buffers.tensors = all_buffers.subspan(chunk * buffer_count, buffer_count);
     replicas_.back().wrap(own(model_->ordered_parameters()), own(model_->trained_parameters()),
-                          buffers);
+                          replica_buffers(chunk, chunks));
   }
   tape().set_on_parameter([this](std::size_t index) {
     if (tape().parameters()[index].count > 0) replicas_[replica_of_[index]].on_gradient(index);
