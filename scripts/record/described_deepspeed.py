@@ -6,10 +6,33 @@ import record_pytorch
 from described_models import dtype_of, make_model
 
 
+# A key, its field, and what "auto" is for a model's hidden size (transformers' integrations/deepspeed.py); then those of the third stage.
+REDUCE_FIELD = "reduce_elements", "reduce_bucket_size", lambda hidden: hidden * hidden
+SHARD_FIELDS = (("prefetch_elements", "stage3_prefetch_bucket_size", lambda hidden: int(0.9 * hidden * hidden)),
+                ("persistent_elements", "stage3_param_persistence_threshold", lambda hidden: 10 * hidden),
+                ("live_elements", "stage3_max_live_parameters", None), ("reuse_elements", "stage3_max_reuse_distance", None),
+                ("group_elements", "sub_group_size", None))
+
+
+def zero_fields(keys):
+    """Fields that the text sets, by its keys or by its presets."""
+    fills_in, hidden = keys.word("zero_presets") == "trainer", keys.number("hidden")
+    for key, field, automatic in (REDUCE_FIELD, *(SHARD_FIELDS if keys.number("zero") == 3 else ())):
+        if keys.word(key):
+            yield field, keys.number(key)
+        elif fills_in and automatic:
+            yield field, automatic(hidden)
+    if keys.word("overlap"):
+        yield "overlap_comm", keys.number("overlap") == 1
+
+
 def config_of(keys):
-    zero = {"stage": keys.number("zero"), "reduce_bucket_size": keys.number("reduce_elements", 500_000_000)}
-    if keys.word("offload", "none") == "states":
+    zero = {"stage": keys.number("zero"), **dict(zero_fields(keys))}
+    offload = keys.word("offload", "none")
+    if offload != "none":
         zero["offload_optimizer"] = {"device": "cpu"}
+    if offload == "parameters":
+        zero["offload_param"] = {"device": "cpu"}
     return {"train_micro_batch_size_per_gpu": keys.number("batch"), "gradient_accumulation_steps": keys.number("accumulate", 1),
             "zero_optimization": zero, "bf16": {"enabled": keys.word("precision") == "bf16"}, "zero_allow_untested_optimizer": True,
             "zero_force_ds_cpu_optimizer": False, **({"gradient_clipping": 1.0} if keys.number("clip") else {})}

@@ -13,7 +13,7 @@ def join(keys):
     """The rank's process group, and what must live as long. None where there is one rank."""
     ranks, rank = math.prod(keys.number(key, 1) for key in ("dp", "cp", "pp", "tp", "ep")), keys.number("rank")
     if "WORLD_SIZE" not in os.environ:
-        return lone_rank.join(rank, ranks) if ranks > 1 else None
+        return lone_rank.join(rank, ranks) if ranks > 1 or keys.number("zero") else None
     import torch
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     torch.distributed.init_process_group("nccl")

@@ -30,3 +30,21 @@ def draw_shards(draw):
         generator, keys = draw_deepspeed(draw)
     keys.pop("lora", None)
     return generator, {**keys, "zero": 3, "initialize": "whole"}
+
+
+def draw_configured(draw):
+    """The same with a config of one's own: the numbers that the Trainer fills in, others, streams, or one rank alone."""
+    generator, keys = draw.choice([draw_deepspeed, draw_shards])(draw)
+    keys.pop("reduce_elements")
+    maybe(draw, 0.4, keys, zero_presets="trainer")
+    maybe(draw, 0.3, keys, reduce_elements=draw.choice([100_000, 1_000_000, 20_000_000]))
+    maybe(draw, 0.4, keys, overlap=0 if keys["zero"] == 3 else 1)
+    maybe(draw, 0.3, keys, dp=1, rank=0)
+    maybe(draw, 0.2, keys, offload="states", clip=draw.choice([0, 1]))
+    if keys["zero"] == 3:
+        for key, least, most in (("prefetch_elements", 0, 7), ("persistent_elements", 0, 7), ("live_elements", 4, 8), ("reuse_elements", 0, 8),
+                                 ("group_elements", 4, 8)):
+            maybe(draw, 0.3, keys, **{key: round(10 ** draw.uniform(least, most))})
+        if keys.get("offload") and "reuse_elements" not in keys:
+            keys["offload"] = draw.choice(["states", "parameters"])
+    return generator, keys

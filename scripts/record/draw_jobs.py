@@ -2,7 +2,7 @@
 import random
 
 from draw_assisted import draw_assisted
-from draw_deepspeed import draw_deepspeed, draw_shards
+from draw_deepspeed import draw_configured, draw_deepspeed, draw_shards
 from draw_experts import draw_expert_ranks
 from draw_groups import draw_cut, draw_grids, draw_groups, draw_stages, draw_tokens
 from draw_mixed import draw_mixed, draw_wasteful
@@ -299,7 +299,7 @@ DRAWS = {"train": draw_training, "infer": draw_inference, "ways": draw_ways, "ra
          "images": draw_images, "deepseek": draw_deepseek, "llava": draw_llava, "sized": draw_sized, "groups": draw_groups, "stages": draw_stages,
          "cut": draw_cut, "narrow": draw_narrow, "wide": draw_wide, "liger": draw_liger,
          "mixed": draw_mixed, "assisted": draw_assisted, "experts": draw_experts, "tokens": draw_tokens, "grids": draw_grid_ranks,
-         "deepspeed": draw_deepspeed, "shards": draw_shards, "wasting": draw_wasting,
+         "deepspeed": draw_deepspeed, "shards": draw_shards, "configured": draw_configured, "wasting": draw_wasting,
          "four_bits": draw_four_bits, "narrow_states": draw_narrow_states}
 
 

@@ -3,7 +3,7 @@
 
 usage: random_jobs.py --simcuda FOLDER --out FILE.csv [--seed N] [--train N] [--infer N] [--ways N] [--ranks N] [--shared N] [--encode N]
                       [--images N] [--deepseek N] [--llava N] [--sized N] [--groups N] [--stages N] [--cut N] [--narrow N] [--wide N] [--liger N]
-                      [--mixed N] [--assisted N] [--experts N] [--tokens N] [--grids N] [--deepspeed N] [--shards N] [--wasting N]
+                      [--mixed N] [--assisted N] [--experts N] [--tokens N] [--grids N] [--deepspeed N] [--shards N] [--configured N] [--wasting N]
                       [--four_bits N] [--narrow_states N] [--keep FOLDER] [--jobs N]
 
 FILE.csv has a row per job, those that draw_jobs.py draws and those of found_jobs.txt: its text, how many requests it made from its
@@ -75,7 +75,7 @@ def main():
     parser.add_argument("--out", required=True, metavar="FILE.csv")
     draw_jobs.add_counts(parser, 1, {"train": 160, "infer": 80, "ways": 100, "ranks": 60, "encode": 60, "deepseek": 40, "shared": 40, "sized": 24,
                                      "groups": 60, "stages": 60, "cut": 60, "narrow": 30, "liger": 30, "mixed": 60, "assisted": 16,
-                                     "experts": 24, "tokens": 16, "grids": 60, "deepspeed": 60, "shards": 40, "wasting": 16, "four_bits": 16,
+                                     "experts": 24, "tokens": 16, "grids": 60, "deepspeed": 60, "shards": 40, "configured": 60, "wasting": 16, "four_bits": 16,
                                      "narrow_states": 24})
     parser.add_argument("--keep", metavar="FOLDER")
     parser.add_argument("--jobs", default="2", help="recordings at once; those of --sized take up to 22 GiB of the host each")

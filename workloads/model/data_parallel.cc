@@ -131,6 +131,7 @@ void DataParallel::wrap_zero(const std::vector<std::size_t>& trained) {
   const std::uint64_t alignment = 2 * settings_.ranks;
   padded_count_ = (count + alignment - 1) / alignment * alignment;
   own_count_ = padded_count_ / settings_.ranks;
+  pool.batch().trim();
   flat_parameters_ = pool.make(padded_count_ * width_, TensorKind::Parameter);
   for (const std::size_t parameter : trained) tape_->parameters()[parameter].data.reset();
   {
@@ -205,10 +206,13 @@ void DataParallel::on_gradient(std::size_t parameter) {
     return;
   }
   // The first gradient of a backward makes the buffer. Stage 1 reduces after the last micro batch.
-  if (!reduction_) {
-    reduction_ = tape_->pool().make(settings_.reduce_elements * width_, TensorKind::Communication);
+  const std::uint64_t size_bytes = settings_.zero.reduce_elements * width_;
+  for (Tensor& buffer : reductions_) {
+    const bool is_second = &buffer != reductions_;
+    if (buffer || (is_second && !settings_.zero.overlaps)) continue;
+    buffer = tape_->pool().make(size_bytes, TensorKind::Communication);
   }
-  if (settings_.kind == DataParallelKind::Zero2) put_into_reduction(parameter);
+  if (reduces_at_once()) put_into_reduction(parameter);
 }
 
 std::uint64_t DataParallel::own_elements(std::size_t parameter) const {
@@ -236,14 +240,15 @@ void DataParallel::join_pieces() {
   std::uint64_t piece_count = 0, element_count = 0;
   const auto join = [&] {
     if (piece_count > 1) {
-      const Tensor joined = tape_->pool().make(element_count * width_, TensorKind::Communication);
+      const Tensor joined = tape_->pool().make(element_count * width_, TensorKind::Communication,
+                                               settings_.zero_reduce_stream());
     }
     piece_count = element_count = 0;
   };
   for (const std::uint64_t piece : pieces) {
     ++piece_count;
     element_count += piece;
-    if (element_count > settings_.reduce_elements) join();
+    if (element_count > settings_.zero.reduce_elements) join();
   }
   join();
 }
@@ -251,8 +256,8 @@ void DataParallel::join_pieces() {
 // The gradient becomes a view of the buffer, unless it is larger.
 void DataParallel::put_into_reduction(std::size_t parameter) {
   Parameter& own = tape_->parameters()[parameter];
-  if (filled_ > 0 && filled_ + own.count > settings_.reduce_elements) end_zero_reduction();
-  if (own.count <= settings_.reduce_elements) {
+  if (filled_ > 0 && filled_ + own.count > settings_.zero.reduce_elements) end_zero_reduction();
+  if (own.count <= settings_.zero.reduce_elements) {
     own.gradient.reset();
   } else if (settings_.offloads) {
     // Whoever copies it to the host wants one of its own.
@@ -270,8 +275,9 @@ void DataParallel::keep_own(std::size_t parameter) {
   TensorPool& pool = tape_->pool();
   if (settings_.offloads) {
     if (!last_micro_batch_) return;
-    { const Tensor exact = pool.make(own * 8, TensorKind::Workspace); }
-    if (width_ < 4) const Tensor wide = pool.make(own * 4, TensorKind::Workspace);
+    const std::uint32_t stream = settings_.zero_reduce_stream();
+    { const Tensor exact = pool.make(own * 8, TensorKind::Workspace, stream); }
+    if (width_ < 4) const Tensor wide = pool.make(own * 4, TensorKind::Workspace, stream);
     return;
   }
   if (own_gradients_) return;
@@ -279,14 +285,14 @@ void DataParallel::keep_own(std::size_t parameter) {
   for (const std::size_t one : trained_) {
     if (own_elements(one) > 0) count += tape_->parameters()[one].count;
   }
-  own_gradients_ = pool.make(count * width_, TensorKind::Gradient);
+  own_gradients_ = pool.make(count * width_, TensorKind::Gradient, settings_.zero_reduce_stream());
 }
 
 // Stage 1 keeps a large one that is not among them until all are reduced.
 void DataParallel::end_zero_reduction() {
   if (reducing_.empty()) return;
   join_pieces();
-  reduce(reduction_, filled_ * width_);
+  reduce(reductions_[0], filled_ * width_);
   for (const std::size_t parameter : reducing_) {
     keep_own(parameter);
     if (own_elements(parameter) > 0 || settings_.kind == DataParallelKind::Zero2) {
@@ -301,10 +307,12 @@ void DataParallel::end_backward() {
   if (!shards_optimizer()) return;
   if (settings_.kind == DataParallelKind::Zero1) {
     if (!last_micro_batch_) return;
-    for (const std::size_t parameter : trained_) put_into_reduction(parameter);
+    if (!reduces_at_once()) {
+      for (const std::size_t parameter : trained_) put_into_reduction(parameter);
+    }
   }
   end_zero_reduction();
-  reduction_.reset();
+  drop({&reductions_[0], &reductions_[1]});
   for (const std::size_t parameter : trained_) tape_->parameters()[parameter].gradient.reset();
   // A later micro batch is added to the first one's partition.
   if (!accumulated_) accumulated_ = std::move(own_gradients_);
@@ -360,8 +368,8 @@ std::vector<std::size_t> DataParallel::own_states(const std::vector<std::size_t>
 }
 
 void DataParallel::clear() {
-  drop({&flat_parameters_, &master_, &reduction_, &own_gradients_, &accumulated_, &step_gradient_,
-        &host_copy_});
+  drop({&flat_parameters_, &master_, &reductions_[0], &reductions_[1], &own_gradients_,
+        &accumulated_, &step_gradient_, &host_copy_});
   buckets_.clear();
   old_buckets_.clear();
 }

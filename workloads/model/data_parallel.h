@@ -6,12 +6,25 @@
 #include <cstdint>
 #include <vector>
 
+#include "workloads/model/collectives.h"
 #include "workloads/model/optimizer.h"
 #include "workloads/model/tape.h"
 
 namespace allocmark {
 
 enum class DataParallelKind : std::uint8_t { None, Ddp, Zero1, Zero2, Zero3, Fsdp1, Fsdp2 };
+
+// DeepSpeed's own settings, in elements; its presets.
+struct ZeroSettings {
+  std::uint64_t reduce_elements = 500'000'000;  // reduce_bucket_size
+  bool overlaps = false;  // overlap_comm: what is reduced and gathered has streams of its own
+  // Of the third stage.
+  std::uint64_t prefetch_elements = 50'000'000;  // stage3_prefetch_bucket_size
+  std::uint64_t persistent_elements = 100'000;   // stage3_param_persistence_threshold
+  std::uint64_t live_elements = 1'000'000'000;   // stage3_max_live_parameters
+  std::uint64_t reuse_elements = 1'000'000'000;  // stage3_max_reuse_distance
+  std::uint64_t group_elements = 1'000'000'000;  // sub_group_size
+};
 
 struct DataParallelSettings {
   DataParallelKind kind = DataParallelKind::None;
@@ -24,16 +37,24 @@ struct DataParallelSettings {
   bool holds_buckets = false;  // DDP: the first buckets go with the second step's reduction
   bool no_sync = false;        // DDP: only the last micro batch reduces gradients
   bool bucket_view = false;    // DDP: gradients are views of the buckets
-  std::uint64_t reduce_elements = 500'000'000;  // ZeRO: gradients that are reduced together
-  bool reshard = true;                          // FSDP: gathered parameters go after the forward
-  bool prefetch = true;                         // FSDP: the next gather begins before it is needed
-  bool gathers_narrow = false;                  // FSDP: gathered and computed in two bytes
+  ZeroSettings zero;
+  bool reshard = true;          // FSDP: gathered parameters go after the forward
+  bool prefetch = true;         // FSDP: the next gather begins before it is needed
+  bool gathers_narrow = false;  // FSDP: gathered and computed in two bytes
   bool offloads = false;  // ZeRO: states and gradients of this rank's partition are on the host
-  bool defers_parameters = false;  // FSDP, ZeRO-3: the model is made in shards, never as a whole
-  bool records = true;             // buffers of collectives are recorded on their stream
+  bool offloads_parameters = false;  // ZeRO-3: and parameters, whose parts come to be gathered
+  bool defers_parameters = false;    // FSDP, ZeRO-3: the model is made in shards, never as a whole
+  bool records = true;               // buffers of collectives are recorded on their stream
 
   [[nodiscard]] bool is_deepspeed() const {
     return kind >= DataParallelKind::Zero1 && kind <= DataParallelKind::Zero3;
+  }
+  // DeepSpeed's streams for gradients, and for parameters of its third stage.
+  [[nodiscard]] std::uint32_t zero_reduce_stream() const {
+    return zero.overlaps ? kReduceStream : 0;
+  }
+  [[nodiscard]] std::uint32_t zero_gather_stream() const {
+    return zero.overlaps ? kGatherStream : 0;
   }
 };
 
@@ -76,6 +97,11 @@ class DataParallel {
   void make_buckets(const std::vector<std::size_t>& order, std::uint64_t first_bytes_max);
   void rebuild_buckets();
   void wrap_zero(const std::vector<std::size_t>& trained);
+  // Stage 1 does at the step's end, unless reductions overlap.
+  [[nodiscard]] bool reduces_at_once() const {
+    return settings_.kind == DataParallelKind::Zero2 ||
+           (settings_.zero.overlaps && last_micro_batch_);
+  }
   void put_into_reduction(std::size_t parameter);
   void end_zero_reduction();
   // Elements of a parameter in this rank's partition.
@@ -104,7 +130,8 @@ class DataParallel {
   std::vector<std::uint64_t> positions_;  // ZeRO: where each begins, by parameter
   std::vector<std::size_t> reducing_;     // ZeRO: whose gradients are in the buffer
   std::uint64_t filled_ = 0;              // ZeRO: elements in the reduction buffer
-  Tensor flat_parameters_, master_, reduction_, own_gradients_, accumulated_, step_gradient_;
+  Tensor reductions_[2];  // ZeRO: the buffer, and a second one where reductions overlap
+  Tensor flat_parameters_, master_, own_gradients_, accumulated_, step_gradient_;
   Tensor host_copy_;  // ZeRO with gradients on the host: what comes back to be added to
 };
 

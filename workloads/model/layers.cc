@@ -197,7 +197,7 @@ Var Transformer::gpt2_attention(const LayerWeights& own, std::size_t index, cons
   cache(index, &key, &value);
   Var out = attend(query, key, value, weights);
   out = out_of_parallel(linear(tape_, std::move(out), rows, with_bias(own.output)));
-  if (setup_.has_dropout()) out = dropout(tape_, std::move(out));
+  out = dropped(std::move(out));
   drop({&query, &key, &value});
   return out;
 }
@@ -256,22 +256,29 @@ Var Transformer::gelu_written_out(Var input) {
   return multiply(tape_, std::move(half), std::move(chain));
 }
 
+Var Transformer::dropped(Var input) {
+  return tape_.in_module(
+      [&] { return setup_.has_dropout() ? dropout(tape_, std::move(input)) : std::move(input); });
+}
+
 Var Transformer::gpt2_layer(const LayerWeights& own, std::size_t index, Var hidden) {
   const std::uint64_t rows = setup_.token_count();
+  tape_.pass_module();
   Var residual = hidden;
   hidden = layer_norm(tape_, hidden, rows, own.first_norm);
   Var weights;
-  Var branch = gpt2_attention(own, index, hidden, &weights);
+  Var branch = tape_.in_module([&] { return gpt2_attention(own, index, hidden, &weights); });
   hidden = add(tape_, branch, residual);
   residual = hidden;
   hidden = layer_norm(tape_, hidden, rows, own.second_norm);
+  tape_.pass_module();
   Var inner = linear(tape_, into_product(into_parallel(hidden)), rows, with_bias(own.up));
-  inner = gelu_written_out(std::move(inner));
+  inner = tape_.in_module([&] { return gelu_written_out(std::move(inner)); });
   inner = out_of_parallel(linear(tape_, std::move(inner), rows, with_bias(own.down)));
-  if (setup_.has_dropout()) inner = dropout(tape_, std::move(inner));
+  inner = tape_.behind_module(dropped(std::move(inner)));
   hidden = add(tape_, residual, inner);
   drop({&residual, &branch, &weights, &inner});
-  return hidden;
+  return tape_.behind_module(std::move(hidden));
 }
 
 Var Transformer::bert_layer(const LayerWeights& own, Var hidden) {
@@ -308,10 +315,11 @@ Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hid
   Var residual = hidden;
   hidden = rms_norm(hidden, own.first_norm);
   Var weights;
-  tape_.pass_module();
-  hidden = setup_.model.is_latent() ? latent_attention(own, index, hidden, &weights)
+  hidden = tape_.in_module([&] {
+    return setup_.model.is_latent() ? latent_attention(own, index, hidden, &weights)
                                     : llama_attention(own, index, hidden, &weights);
-  hidden = tape_.behind_module(std::move(hidden));
+  });
+  if (setup_.model.joint_products) hidden = tape_.in_module([&] { return std::move(hidden); });
   if (setup_.model.gemma) hidden = rms_norm(hidden, own.attention_norm);
   hidden = add(tape_, residual, std::move(hidden));
   residual = hidden;
@@ -335,6 +343,7 @@ Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hid
   }
   normed.drop();
   hidden = tape_.behind_module(std::move(hidden));
+  if (setup_.model.joint_products) hidden = tape_.in_module([&] { return std::move(hidden); });
   if (setup_.model.gemma) hidden = rms_norm(hidden, own.mlp_norm);
   hidden = add(tape_, residual, std::move(hidden));
   drop({&residual, &weights});

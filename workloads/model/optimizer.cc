@@ -158,6 +158,7 @@ std::vector<Tensor> Optimizer::load_states(const std::vector<OptimizedTensor>& t
   widths_.clear();
   are_distributed_.clear();
   has_states_ = has_loaded_tables_ = false;
+  lone_count_ = tensors.size();
   pages_states_ = false;  // what is loaded goes to the device, and pages are never given back
   make_states(tensors, on_device ? StatesFrom::DeviceFile : StatesFrom::HostFile);
   std::vector<Tensor> file;
@@ -249,9 +250,17 @@ void Optimizer::loop(const std::vector<OptimizedTensor>& tensors) {
   }
 }
 
+void Optimizer::step_on(const OptimizedTensor& tensor, std::size_t index) {
+  if (index == lone_count_) {
+    has_states_ = false;
+    ++lone_count_;
+  }
+  step({tensor});
+}
+
 void Optimizer::step(const std::vector<OptimizedTensor>& tensors) {
   const bool has_states = has_states_;
-  make_states(tensors);
+  make_states(tensors, StatesFrom::Step);
   if (kind_ == OptimizerKind::AdamWLoop) loop(tensors);
   // Momentum in place: a table's is whole, as its gradient is.
   if (kind_ == OptimizerKind::SgdMomentum && has_states) cut_for_moments(summed_gradients(tensors));

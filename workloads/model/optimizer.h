@@ -46,10 +46,9 @@ class Optimizer {
   void clip(const std::vector<OptimizedTensor>& tensors, bool are_shards = false);
   // Makes the states where there are none yet.
   void step(const std::vector<OptimizedTensor>& tensors);
-  // Those of the first step, where there are none yet.
-  void make_states(const std::vector<OptimizedTensor>& tensors) {
-    make_states(tensors, StatesFrom::Step);
-  }
+  // The same of one of several that are stepped on one after the other, in the same order each
+  // time.
+  void step_on(const OptimizedTensor& tensor, std::size_t index);
   // Replaces all states, also where there are none yet, by those of a loaded state dict.
   // `on_device`: step counts are there too, as torch.load(map_location="cuda") puts them. What is
   // returned lives until the caller lets go of the dict: bitsandbytes copies all that is in it,
@@ -81,6 +80,7 @@ class Optimizer {
   TensorPool* pool_;
   bool pages_states_;
   bool has_states_ = false;
+  std::size_t lone_count_ = 0;  // tensors of step_on() that have states
   bool has_loaded_tables_ = false;
   std::uint64_t managed_bytes_ = 0;  // taken by the states that are being made
   std::vector<Tensor> states_;

@@ -43,7 +43,7 @@ Var Transformer::joint_mlp(const LayerWeights& own, const Var& hidden) {
   const Var joint = begin_parts(tape_, adapted(hidden, with_bias(own.gate), own.gate_adapter));
   const Var gate = part_of(tape_, joint, joint.count / 2);
   Var up = part_of(tape_, joint, joint.count / 2);
-  up = multiply(tape_, up, activation_of_input(tape_, gate));
+  up = multiply(tape_, up, tape_.in_module([&] { return activation_of_input(tape_, gate); }));
   return product_of(up, with_bias(own.down), own.down_adapter);
 }
 

@@ -75,9 +75,9 @@ Var gathered_linear(Tape& tape, const Var& input, std::uint64_t rows,
                             rows, columns, inner});
   Var out = by_cublas(tape, rows * columns, input.width, false);
   tape.product(rows, columns, inner);
-  // Both, whatever is trained.
-  tape.save(node, 0, input.tensor);
-  tape.save(node, 1, weight.tensor);
+  // Both, whatever is trained. Python's locals go first to last: slots are the other way round.
+  tape.save(node, 1, input.tensor);
+  tape.save(node, 0, weight.tensor);
   tape.attach(node, &out);
   return out;
 }
@@ -105,6 +105,7 @@ Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weigh
   }
   if (weights.float8) return float8_linear(tape, std::move(input), rows, weights.weight);
   const bool with_bias = weights.bias != kNoBias;
+  input = tape.ahead_of_module(std::move(input));
   const ModuleScope module(
       tape, {.parameters = {weights.weight, weights.bias}, .hears_end = input.edge != kNoEdge});
   if (tape.hears_modules() && !weights.conv1d) return gathered_linear(tape, input, rows, weights);

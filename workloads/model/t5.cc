@@ -68,10 +68,6 @@ Var Transformer::t5_norm(Var hidden, std::size_t weight, std::uint64_t rows) {
   return out;
 }
 
-Var Transformer::t5_dropout(Var input) {
-  return setup_.has_dropout() ? dropout(tape_, std::move(input)) : input;
-}
-
 // Which of the buckets each pair of positions falls in: exact near, logarithmic far.
 Tensor Transformer::t5_buckets(std::uint64_t pairs, bool is_decoder) {
   const auto chain = [this, pairs](Var input, std::uint64_t width) {
@@ -163,7 +159,7 @@ Var Transformer::t5_attend(Var query, Var key, Var value, const T5Attention& wha
     scores = add(tape_, std::move(scores), *what.bias);
     if (what.mask->count > 0) scores = add(tape_, std::move(scores), *what.mask);
     *weights = softmax(tape_, std::move(scores));
-    *weights = t5_dropout(std::move(*weights));
+    if (setup_.has_dropout()) *weights = dropout(tape_, std::move(*weights));
     Var out = weights_times_value(tape_, *weights, value, sizes);
     if (what.queries > 1) out = clone(tape_, std::move(out));
     return out;
@@ -276,7 +272,7 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
                    .mask = decodes ? &mask_ : &encoder_mask_};
   Var branch = t5_attention(own, normed, normed, what, &weights);
   // The block's variable has the old states until a layer has returned.
-  Var sum = add(tape_, hidden, t5_dropout(branch));
+  Var sum = add(tape_, hidden, dropped(branch));
   drop({&branch, &normed});
   hidden = std::move(sum);
   if (decodes) {
@@ -291,18 +287,18 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
             .mask = &cross_mask_};
     branch = t5_attention(cross, normed, encoded, what, &weights);
     encoded.drop();
-    sum = add(tape_, hidden, t5_dropout(branch));
+    sum = add(tape_, hidden, dropped(branch));
     drop({&normed, &branch});
     hidden = std::move(sum);
   }
   normed = t5_norm(hidden, own.second_norm, rows);
   Var inner = linear(tape_, normed, rows, {.weight = own.up});
   inner = activation_of_result(tape_, std::move(inner));
-  inner = t5_dropout(std::move(inner));
+  inner = dropped(std::move(inner));
   inner = cast(tape_, std::move(inner), setup_.wide_bytes);
   branch = linear(tape_, inner, rows, {.weight = own.down});
   drop({&inner, &normed});
-  sum = add(tape_, hidden, t5_dropout(branch));
+  sum = add(tape_, hidden, dropped(branch));
   branch.drop();
   hidden = std::move(sum);
   return hidden;
@@ -312,13 +308,13 @@ Var Transformer::t5_embed(const Tensor& tokens) {
   words_ = embedding(tape_, tokens, setup_.token_count(), word_table_, setup_.model.hidden);
   mask_ = encoder_mask_ = cross_mask_ = Var();
   if (setup_.training && given_mask_) encoder_mask_ = t5_padding_mask(setup_.sequence);
-  return t5_dropout(words_);
+  return dropped(words_);
 }
 
 // Final norm of one of the two, and what its forward held.
 Var Transformer::t5_finish(Var hidden, std::size_t norm, std::uint64_t rows) {
   hidden = t5_norm(hidden, norm, rows);
-  hidden = t5_dropout(std::move(hidden));
+  hidden = dropped(std::move(hidden));
   drop({&mask_, &encoder_mask_, &words_, &cross_mask_});
   for (Var& bias : position_bias_) bias.drop();
   cross_bias_.drop();
@@ -337,7 +333,7 @@ Var Transformer::t5_begin_decoder(Var hidden) {
   mask_ = Var();
   if (!setup_.fused_attention) mask_ = make_mask(setup_.target, setup_.target_context());
   if (given_mask_) cross_mask_ = t5_padding_mask(setup_.target);
-  return t5_dropout(words_);
+  return dropped(words_);
 }
 
 void Transformer::end_encoder(Var hidden) {

@@ -110,7 +110,9 @@ void Tape::attach(const Node* node, Var* output) const {
 
 Var Tape::parameter(std::size_t index) const {
   const Parameter& parameter = parameters_[index];
-  return {.tensor = {},
+  // What a checkpoint runs again saves detached tensors: they hold what was gathered, where a
+  // parameter would let it go.
+  return {.tensor = recomputing_ && hears_modules() ? parameter.data : Tensor(),
           .count = parameter.count,
           .width = parameter.width,
           .edge = parameter.trainable ? parameter_edge(index) : kNoEdge};

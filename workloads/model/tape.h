@@ -295,6 +295,14 @@ class Tape {
     if (on_module_ && !stopped_) on_module_({}, true, true);
   }
   [[nodiscard]] Var behind_module(Var output);
+  // The input of a module with parameters: its gradient is added to others' once the module's
+  // backward has ended.
+  [[nodiscard]] Var ahead_of_module(Var input);
+  template <typename Compute>
+  [[nodiscard]] Var in_module(const Compute& compute) {
+    pass_module();
+    return behind_module(compute());
+  }
   // See ModuleScope.
   [[nodiscard]] bool begin_module(const Module& module);
   void end_module();

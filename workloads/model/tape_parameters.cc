@@ -71,6 +71,13 @@ void Tape::follow_module(const Module& module) {
   if (module.is_one()) on_module_(module, false, true);
 }
 
+Var Tape::ahead_of_module(Var input) {
+  if (!on_module_) return input;
+  const auto pass = [](Tape&, Node&, Backprop& b) { b.out[0] = std::move(b.gradient); };
+  if (const Node* node = record(pass, {&input})) attach(node, &input);
+  return input;
+}
+
 Var Tape::behind_module(Var output) {
   if (!on_module_) return output;
   const auto hear = [](Tape& tape, Node&, Backprop& b) {

@@ -66,8 +66,8 @@ void Transformer::narrow_buffers() {
 
 // Gemma's blocks with a window turn by other frequencies.
 void Transformer::make_rotaries() {
-  tape_.pass_module();
   const auto make = [&](Var* cosine, Var* sine) {
+    tape_.pass_module();
     std::array<Var, 2> made = make_rotary(setup_.wide_bytes);
     *cosine = std::move(made[0]);
     *sine = std::move(made[1]);
@@ -130,8 +130,7 @@ Var Transformer::embed(const Tensor& tokens) {
                              position_table_, model.hidden);
   Var hidden = add(tape_, words_, position_rows_);
   if (!has_masks) make_causal_masks();
-  if (setup_.has_dropout()) hidden = dropout(tape_, std::move(hidden));
-  return hidden;
+  return dropped(std::move(hidden));
 }
 
 std::vector<std::size_t> Transformer::ordered_parameters() {
@@ -272,7 +271,7 @@ Var Transformer::finish(Var hidden) {
     return last;
   }
   if (model.family == ModelFamily::Gpt2) {
-    hidden = layer_norm(tape_, hidden, setup_.own_token_count(), final_norm_);
+    hidden = tape_.behind_module(layer_norm(tape_, hidden, setup_.own_token_count(), final_norm_));
   } else if (setup_.compiled == Compiled::Whole) {
     hidden = compiled_norm(tape_, hidden, setup_.token_count(), final_norm_);
   } else if (model.is_llama_like()) {

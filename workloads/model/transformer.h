@@ -316,7 +316,7 @@ class Transformer {
   [[nodiscard]] Var dit_loss(Var values);
   void make_t5_parameters();
   [[nodiscard]] Var t5_norm(Var hidden, std::size_t weight, std::uint64_t rows);
-  [[nodiscard]] Var t5_dropout(Var input);
+  [[nodiscard]] Var dropped(Var input);  // a module, which is there without dropout, too
   [[nodiscard]] Tensor t5_buckets(std::uint64_t pairs, bool is_decoder);
   [[nodiscard]] Var t5_position_bias(std::size_t table, std::uint64_t queries, std::uint64_t keys,
                                      bool is_decoder);

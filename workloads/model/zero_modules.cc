@@ -9,14 +9,7 @@
 namespace allocmark {
 namespace {
 
-// DeepSpeed's presets: stage3_param_persistence_threshold, _prefetch_bucket_size,
-// _max_live_parameters, _max_reuse_distance and sub_group_size; and how many elements a norm copies
-// at a time (stage3.py, _constant_buffered_norm2).
-constexpr std::uint64_t kPersistentElements = 100'000;
-constexpr std::uint64_t kPrefetchElements = 50'000'000;
-constexpr std::uint64_t kLiveElements = 1'000'000'000;
-constexpr std::uint64_t kReuseElements = 1'000'000'000;
-constexpr std::uint64_t kSubGroupElements = 1'000'000'000;
+// How many elements a norm copies at a time (stage3.py, _constant_buffered_norm2).
 constexpr std::uint64_t kNormElements = 250'000'000;
 
 std::uint64_t key_of(const Module& module) { return *module.parameters.begin(); }
@@ -32,11 +25,11 @@ void ZeroModules::wrap(const std::vector<std::size_t>& order) {
     width_ = parameter.width;
     State& state = states_[index];
     state.part = divided_up(parameter.count, settings_.ranks);
-    state.persists = parameter.count <= kPersistentElements;
+    state.persists = parameter.count <= settings_.zero.persistent_elements;
     if (settings_.defers_parameters) {
       parameter.data = pool.make(parameter.count * width_, TensorKind::Parameter);
     }
-    state.own = made(state.part, TensorKind::Parameter);
+    if (!settings_.offloads_parameters) state.own = made(state.part, TensorKind::Parameter);
     parameter.data.reset();
     if (parameter.trainable) own_count_ += state.part;
   }
@@ -44,9 +37,13 @@ void ZeroModules::wrap(const std::vector<std::size_t>& order) {
   for (const std::size_t index : order) {
     if (is_trained(index)) states_[index].own.reset();
   }
-  flat_ = made(own_count_, TensorKind::Parameter);
+  if (!settings_.offloads_parameters) {
+    pool.batch().trim();
+    flat_ = made(own_count_, TensorKind::Parameter);
+  }
+  make_groups();
   make_masters();
-  reduction_ = made(settings_.reduce_elements, TensorKind::Communication);
+  reduction_ = made(settings_.zero.reduce_elements, TensorKind::Communication);
   if (!settings_.offloads) gradients_ = made(own_count_, TensorKind::Gradient);
   gather_each();
 }
@@ -56,7 +53,7 @@ void ZeroModules::make_masters() {
   TensorPool& pool = tape_->pool();
   std::uint64_t largest = 0;
   Tensor converted;
-  for (const OptimizedTensor& group : groups()) {
+  for (const OptimizedTensor& group : groups_) {
     if (width_ < 4) converted = pool.make(group.size_bytes(), TensorKind::Workspace);
     masters_.push_back(pool.make(group.size_bytes(), TensorKind::OptimizerState));
     largest = std::max(largest, group.size_bytes());
@@ -69,7 +66,18 @@ void ZeroModules::gather_each() {
   for (const std::size_t index : order_) {
     if (!is_trained(index)) continue;
     const Tensor whole = made(states_[index].part * settings_.ranks, TensorKind::Parameter);
+    const std::vector<Tensor> parts = parts_from_host({index}, 0);
   }
+}
+
+std::vector<Tensor> ZeroModules::parts_from_host(const std::vector<std::size_t>& parameters,
+                                                 std::uint32_t stream) {
+  std::vector<Tensor> parts;
+  if (!settings_.offloads_parameters) return parts;
+  for (const std::size_t parameter : parameters) {
+    parts.push_back(made(states_[parameter].part, TensorKind::Parameter, stream));
+  }
+  return parts;
 }
 
 void ZeroModules::begin_forward() {
@@ -90,11 +98,24 @@ void ZeroModules::begin_forward() {
   for (int i = 0; i < 2; ++i) enter({}, true);
 }
 
+// Of a rank without others: each is a view of what it has, or a copy where that is on the host.
+void ZeroModules::take_own(const std::vector<std::size_t>& parameters, std::uint32_t stream) {
+  std::vector<Tensor> copies = parts_from_host(parameters, stream);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    states_[parameters[i]].is_here = true;
+    if (!copies.empty()) tape_->parameters()[parameters[i]].data = std::move(copies[i]);
+  }
+}
+
 // One alone lies where it is gathered to. Several are copied from one tensor when they are asked
 // for.
 void ZeroModules::gather(std::vector<std::size_t> parameters) {
   if (parameters.empty()) return;
   std::ranges::sort(parameters);
+  if (settings_.ranks == 1) {
+    for (const std::size_t parameter : parameters) available_count_ += count_of(parameter);
+    return take_own(parameters, settings_.zero_gather_stream());
+  }
   auto flight = std::make_shared<Flight>();
   std::uint64_t part = 0;
   for (const std::size_t parameter : parameters) {
@@ -102,8 +123,10 @@ void ZeroModules::gather(std::vector<std::size_t> parameters) {
     available_count_ += count_of(parameter);
     states_[parameter].flight = flight;
   }
-  flight->flat = made(part * settings_.ranks, TensorKind::Communication, kGatherStream);
-  tape_->communicate(flight->flat.size_bytes(), kGatherStream, RankGroup::Data);
+  flight->flat =
+      made(part * settings_.ranks, TensorKind::Communication, settings_.zero_gather_stream());
+  const std::vector<Tensor> parts = parts_from_host(parameters, settings_.zero_gather_stream());
+  tape_->communicate(flight->flat.size_bytes(), settings_.zero_gather_stream(), RankGroup::Data);
   flight->parameters = std::move(parameters);
 }
 
@@ -115,9 +138,9 @@ void ZeroModules::wait(std::size_t parameter) {
   if (std::exchange(flight->has_arrived, true)) return;
   for (const std::size_t one : flight->parameters) {
     states_[one].is_here = true;
-    tape_->parameters()[one].data = is_alone
-                                        ? std::move(flight->flat)
-                                        : made(count_of(one), TensorKind::Parameter, kGatherStream);
+    tape_->parameters()[one].data =
+        is_alone ? std::move(flight->flat)
+                 : made(count_of(one), TensorKind::Parameter, settings_.zero_gather_stream());
   }
 }
 
@@ -153,9 +176,10 @@ void ZeroModules::prefetch(const OwnParameters& now) {
     passed.insert(queue_.front().parameter);
     queue_.pop_front();
   }
-  if (!settings_.prefetch) return;
-  const std::uint64_t left = kLiveElements - std::min(available_count_, kLiveElements);
-  const std::uint64_t wanted = std::min(left, kPrefetchElements);
+  if (settings_.zero.prefetch_elements == 0) return;
+  const std::uint64_t left =
+      settings_.zero.live_elements - std::min(available_count_, settings_.zero.live_elements);
+  const std::uint64_t wanted = std::min(left, settings_.zero.prefetch_elements);
   std::uint64_t element_count = 0;
   std::vector<std::size_t> ahead;
   while (!queue_.empty() && element_count < wanted) {
@@ -176,7 +200,7 @@ bool ZeroModules::is_needed_soon(std::size_t parameter) const {
   if (state.persists || state.fetched_for > step_) return true;
   std::uint64_t passed = 0;
   for (auto step = static_cast<std::size_t>(step_); step < modules_.size(); ++step) {
-    if (passed >= kReuseElements) return false;
+    if (passed >= settings_.zero.reuse_elements) return false;
     for (const std::size_t one : modules_[step]) {
       if (one == parameter) return true;
       passed += count_of(one);
@@ -213,11 +237,11 @@ void ZeroModules::release(std::size_t parameter) {
 void ZeroModules::on_gradient(std::size_t parameter) {
   if (std::ranges::find(leaf_, parameter) != leaf_.end()) return;  // with the others, at its end
   const std::uint64_t count = count_of(parameter);
-  if (bucket_count_ > 0 && bucket_count_ + count > settings_.reduce_elements) reduce();
+  if (bucket_count_ > 0 && bucket_count_ + count > settings_.zero.reduce_elements) reduce();
   // Copied to the buffer, on another stream, unless it is too large.
-  if (bucket_count_ + count <= settings_.reduce_elements) {
+  if (bucket_count_ + count <= settings_.zero.reduce_elements) {
     Tensor& gradient = tape_->parameters()[parameter].gradient;
-    if (settings_.records) tape_->pool().record(gradient, kReduceStream);
+    if (settings_.records) tape_->pool().record(gradient, settings_.zero_reduce_stream());
     gradient.reset();
   }
   bucket_.push_back(parameter);
@@ -228,14 +252,16 @@ void ZeroModules::on_gradient(std::size_t parameter) {
 // eight bytes, and the optimizer one in four.
 void ZeroModules::give_to_host(std::uint64_t part) {
   TensorPool& pool = tape_->pool();
-  const Tensor sum = made(part, TensorKind::Gradient, kReduceStream);
+  const Tensor sum = made(part, TensorKind::Gradient, settings_.zero_reduce_stream());
   if (!ends_step_) return;
   for (std::uint64_t left = part; left > 0;) {
     const std::uint64_t count = std::min(left, kNormElements);
-    const Tensor exact = pool.make(count * 8, TensorKind::Workspace, kReduceStream);
+    const Tensor exact =
+        pool.make(count * 8, TensorKind::Workspace, settings_.zero_reduce_stream());
     left -= count;
   }
-  if (width_ < 4) const Tensor wide = pool.make(part * 4, TensorKind::Workspace, kReduceStream);
+  if (width_ < 4)
+    const Tensor wide = pool.make(part * 4, TensorKind::Workspace, settings_.zero_reduce_stream());
 }
 
 // Parts of each rank are laid side by side, unless they are so.
@@ -245,13 +271,17 @@ void ZeroModules::reduce() {
   for (const std::size_t parameter : bucket_) part += states_[parameter].part;
   const bool is_alone = bucket_.size() == 1 && count_of(bucket_[0]) % settings_.ranks == 0;
   Tensor joined;
-  if (!is_alone) joined = made(part * settings_.ranks, TensorKind::Communication, kReduceStream);
-  tape_->communicate(part * settings_.ranks * width_, kReduceStream, RankGroup::Data);
+  if (!is_alone)
+    joined =
+        made(part * settings_.ranks, TensorKind::Communication, settings_.zero_reduce_stream());
+  tape_->communicate(part * settings_.ranks * width_, settings_.zero_reduce_stream(),
+                     RankGroup::Data);
   std::ranges::sort(bucket_);
   for (const std::size_t parameter : bucket_) {
     Tensor& gradient = tape_->parameters()[parameter].gradient;
-    if (settings_.offloads) give_to_host(states_[parameter].part);
-    if (gradient && settings_.records) tape_->pool().record(gradient, kReduceStream);
+    if (settings_.offloads) give_to_host(own_count_of(parameter));
+    if (gradient && settings_.records)
+      tape_->pool().record(gradient, settings_.zero_reduce_stream());
     gradient.reset();
   }
   bucket_.clear();
@@ -275,18 +305,19 @@ void ZeroModules::end_backward() {
   }
 }
 
-std::vector<OptimizedTensor> ZeroModules::groups() const {
-  if (settings_.offloads) return {};
-  std::vector<OptimizedTensor> groups;
-  std::uint64_t count = 0;
+// A group closes with the parameter that fills it.
+void ZeroModules::make_groups() {
+  if (settings_.offloads) return;
   for (const std::size_t parameter : order_) {
     if (!is_trained(parameter)) continue;
-    count += states_[parameter].part;
-    if (count < kSubGroupElements) continue;
-    groups.push_back({.count = std::exchange(count, 0), .width = 4});
+    if (groups_.empty() || groups_.back().count >= settings_.zero.group_elements) {
+      groups_.push_back({.width = 4});
+      is_one_parameter_.push_back(true);
+    } else {
+      is_one_parameter_.back() = false;
+    }
+    groups_.back().count += states_[parameter].part;
   }
-  if (count > 0) groups.push_back({.count = count, .width = 4});
-  return groups;
 }
 
 // All parameters go; the norm is of a copy of each part in eight bytes.
@@ -299,17 +330,24 @@ void ZeroModules::begin_step() {
   }
 }
 
-void ZeroModules::begin_group(const OptimizedTensor& group) {
-  Tensor flat = made(group.count, TensorKind::Gradient);
-  step_gradient_ =
-      width_ < 4 ? tape_->pool().make(group.count * 4, TensorKind::Gradient) : std::move(flat);
+void ZeroModules::begin_group(std::size_t index) {
+  Tensor flat;  // one alone is a view
+  if (!is_one_parameter_[index]) flat = made(groups_[index].count, TensorKind::Gradient);
+  step_gradient_ = width_ < 4
+                       ? tape_->pool().make(groups_[index].size_bytes(), TensorKind::Gradient)
+                       : std::move(flat);
 }
 
 // Small parameters are there when the next forward begins.
 void ZeroModules::end_step() {
+  std::vector<std::size_t> small;
   for (const std::size_t parameter : order_) {
+    if (states_[parameter].persists) small.push_back(parameter);
+  }
+  if (settings_.ranks == 1) return take_own(small, 0);
+  const std::vector<Tensor> parts = parts_from_host(small, 0);
+  for (const std::size_t parameter : small) {
     State& state = states_[parameter];
-    if (!state.persists) continue;
     tape_->parameters()[parameter].data = made(state.part * settings_.ranks, TensorKind::Parameter);
     state.is_here = true;
   }

@@ -3,6 +3,7 @@
 // 0.19.8, runtime/zero/partitioned_param_coordinator.py and stage3.py).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -29,9 +30,9 @@ class ZeroModules {
   void end_backward();
 
   // What the optimizer steps on, one after the other.
-  [[nodiscard]] std::vector<OptimizedTensor> groups() const;
+  [[nodiscard]] const std::vector<OptimizedTensor>& groups() const { return groups_; }
   void begin_step();
-  void begin_group(const OptimizedTensor& group);
+  void begin_group(std::size_t index);
   void end_group() { step_gradient_.reset(); }
   void end_step();
   // Each parameter in turn, as a full state dict on the host does.
@@ -63,17 +64,28 @@ class ZeroModules {
   [[nodiscard]] std::uint64_t count_of(std::size_t parameter) const {
     return tape_->parameters()[parameter].count;
   }
+  // Without what the last rank's part is padded with.
+  [[nodiscard]] std::uint64_t own_count_of(std::size_t parameter) const {
+    const std::uint64_t begin =
+        std::min(states_[parameter].part * settings_.rank, count_of(parameter));
+    return std::min(states_[parameter].part, count_of(parameter) - begin);
+  }
   [[nodiscard]] bool is_trained(std::size_t parameter) const {
     return tape_->parameters()[parameter].trainable;
   }
   [[nodiscard]] Tensor made(std::uint64_t elements, TensorKind kind, std::uint32_t stream = 0) {
     return tape_->pool().make(elements * width_, kind, stream);
   }
+  // Copies of this rank's parts of them, where these are on the host.
+  [[nodiscard]] std::vector<Tensor> parts_from_host(const std::vector<std::size_t>& parameters,
+                                                    std::uint32_t stream);
+  void take_own(const std::vector<std::size_t>& parameters, std::uint32_t stream);
   void gather(std::vector<std::size_t> parameters);
   void wait(std::size_t parameter);
   void prefetch(const OwnParameters& now);
   [[nodiscard]] bool is_needed_soon(std::size_t parameter) const;
   void release(std::size_t parameter);
+  void make_groups();
   void make_masters();
   void reduce();
   void give_to_host(std::uint64_t part);
@@ -96,7 +108,9 @@ class ZeroModules {
   std::uint64_t bucket_count_ = 0;
   bool ends_step_ = true;
   std::uint64_t own_count_ = 0;  // elements of this rank that are trained
-  std::vector<Tensor> masters_;  // of each group
+  std::vector<OptimizedTensor> groups_;
+  std::vector<bool> is_one_parameter_;  // by group
+  std::vector<Tensor> masters_;         // by group
   Tensor flat_, reduction_, gradients_, step_gradient_;
 };
 

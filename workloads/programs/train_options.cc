@@ -110,7 +110,8 @@ void read_zero_grad(Parameters& parameters, TrainConfig* config) {
 }
 
 void read_offload(Parameters& parameters, TrainConfig* config) {
-  config->offload = parameters.pick<Offload>("offload", {"none", "states", "gradients"});
+  config->offload =
+      parameters.pick<Offload>("offload", {"none", "states", "gradients", "parameters"});
   if (config->offload == Offload::None) return;
   DataParallelSettings& own = config->data_parallel;
   const bool is_deepspeed = own.is_deepspeed();
@@ -120,11 +121,14 @@ void read_offload(Parameters& parameters, TrainConfig* config) {
   parameters.refuse_if(is_deepspeed && config->offload == Offload::Gradients, "offload",
                        "states where zero is given: DeepSpeed's gradients go too");
   own.offloads = is_deepspeed;
+  own.offloads_parameters = config->offload == Offload::Parameters;
+  parameters.refuse_if(own.offloads_parameters && own.kind != DataParallelKind::Zero3, "offload",
+                       "parameters where zero=3, else none, states or gradients");
   parameters.refuse_if(
       config->offload == Offload::Gradients && config->zero_grad != ZeroGrad::AfterStep, "offload",
       "none or states where zero_grad is not after_step");
-  parameters.refuse_if(config->clips && (is_deepspeed || config->offload == Offload::Gradients),
-                       "clip", "0 where gradients are on the host", 1);
+  parameters.refuse_if(config->clips && config->offload == Offload::Gradients, "clip",
+                       "0 where gradients are on the host", 1);
   parameters.refuse_if(config->scales_loss, "offload", "none where precision=fp16_autocast");
 }
 

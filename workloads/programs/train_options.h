@@ -25,8 +25,9 @@ enum class ZeroGrad : std::uint8_t {
 // Where the optimizer works.
 enum class Offload : std::uint8_t {
   None,
-  States,     // on the host: gradients go there before the step, new parameters come back
-  Gradients,  // and each gradient goes there as soon as it is complete
+  States,      // on the host: gradients go there before the step, new parameters come back
+  Gradients,   // and each gradient goes there as soon as it is complete
+  Parameters,  // DeepSpeed's third stage: and parts of parameters, which come to be gathered
 };
 
 enum class SaveKind : std::uint8_t {

@@ -67,7 +67,11 @@ void check_data_parallel(Parameters& parameters, const TrainConfig& config, std:
   check_context_sharding(parameters, config, zero, fsdp);
   parameters.refuse_if(zero > 0 && fsdp > 0, "fsdp", "0 where zero = " + std::to_string(zero),
                        fsdp);
-  parameters.refuse_if(zero + fsdp > 0 && config.data_parallel.ranks == 1, given,
+  // DeepSpeed trains on one GPU, too.
+  const bool may_be_alone = zero > 0 && !config.is_megatron() &&
+                            config.setup.parallel.rank_count() == 1 &&
+                            parameters.given("sharder") == nullptr;
+  parameters.refuse_if(zero + fsdp > 0 && config.data_parallel.ranks == 1 && !may_be_alone, given,
                        "0 where dp is 1: there is nobody to share with", zero + fsdp);
   parameters.refuse_if(config.is_megatron() && fsdp > 0, "fsdp", "0 where implementation=megatron",
                        fsdp);
@@ -112,6 +116,29 @@ std::uint64_t read_replicas(Parameters& parameters, const ParallelSetup& paralle
                        "below dp = " + std::to_string(parallel.data) + ": nobody would share",
                        replicas);
   return replicas;
+}
+
+// `zero_presets`: what transformers' Trainer and accelerate write in place of "auto".
+ZeroSettings read_zero(Parameters& parameters, std::uint64_t hidden, std::uint64_t stage) {
+  constexpr std::uint64_t kMost = 1'000'000'000'000;
+  ZeroSettings zero;
+  if (parameters.choice("zero_presets", {"deepspeed", "trainer"}) == 1) {
+    zero.reduce_elements = hidden * hidden;
+    zero.prefetch_elements = hidden * hidden * 9 / 10;
+    zero.persistent_elements = 10 * hidden;
+  }
+  const auto read = [&](const char* key, std::uint64_t least, std::uint64_t* value) {
+    *value = parameters.number(key, *value, {least, kMost});
+  };
+  read("reduce_elements", 1, &zero.reduce_elements);
+  zero.overlaps = parameters.flag("overlap", stage == 3);
+  if (stage < 3) return zero;
+  read("prefetch_elements", 0, &zero.prefetch_elements);
+  read("persistent_elements", 0, &zero.persistent_elements);
+  read("live_elements", 0, &zero.live_elements);
+  read("reuse_elements", 0, &zero.reuse_elements);
+  read("group_elements", 1, &zero.group_elements);
+  return zero;
 }
 
 void read_rank(Parameters& parameters, ParallelSetup* parallel) {
@@ -223,7 +250,7 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
   using enum DataParallelKind;
   const DataParallelKind kinds[] = {Ddp, Zero1, Zero2, Zero3};
   config->lora.in_own_type = zero + fsdp > 0;
-  own.kind = fsdp == 1 ? Fsdp1 : fsdp == 2 ? Fsdp2 : ranks == 1 ? None : kinds[zero];
+  own.kind = fsdp == 1 ? Fsdp1 : fsdp == 2 ? Fsdp2 : zero == 0 && ranks == 1 ? None : kinds[zero];
   // ZeroRedundancyOptimizer is beside DistributedDataParallel.
   if (zero == 1) own.shares_states = parameters.choice("sharder", {"deepspeed", "torch"}) == 1;
   if (own.shares_states) own.kind = Ddp;
@@ -237,9 +264,7 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
     own.holds_buckets = parameters.flag("holds_buckets", false);
   }
   if (own.shares_states) return;
-  if (zero > 0) {
-    own.reduce_elements = parameters.number("reduce_elements", 500'000'000, {1, 100'000'000'000});
-  }
+  if (zero > 0) own.zero = read_zero(parameters, config->setup.model.hidden, zero);
   parameters.refuse_if(zero > 0 && config->setup.autocast, "precision",
                        "bf16 or fp32 where zero is given: DeepSpeed casts the model",
                        autocast_name(config->setup));
@@ -249,6 +274,7 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
   }
   if (fsdp > 0 || zero == 3) {
     own.prefetch = parameters.flag("prefetch", true);
+    if (!own.prefetch) own.zero.prefetch_elements = 0;
     own.defers_parameters = parameters.choice("initialize", {"deferred", "whole"}) == 0;
     config->setup.defers_parameters = own.defers_parameters;
     config->setup.defers_buffers = own.defers_parameters && own.kind == DataParallelKind::Fsdp2;

@@ -66,7 +66,7 @@ void Training::optimize() {
     if (modules_) modules_->begin_step();
     const bool gives_scale = config_.scales_loss && config_.optimizer == OptimizerKind::AdamWFused;
     if (config_.scales_loss && (config_.clips || !gives_scale)) scaler_.unscale(tape());
-    if (config_.clips) {
+    if (config_.clips && !config_.data_parallel.is_deepspeed()) {
       const bool is_whole = replica() != nullptr && replica()->shares_states();
       optimizer_.clip(is_whole ? sizes_of(model_->trained_parameters()) : tensors,
                       config_.data_parallel.kind == DataParallelKind::Fsdp2);
@@ -87,10 +87,9 @@ void Training::step(const std::vector<OptimizedTensor>& tensors) {
     optimizer_.step(tensors);
     return;
   }
-  for (const OptimizedTensor& group : tensors) {
-    modules_->begin_group(group);
-    optimizer_.make_states(tensors);
-    optimizer_.step({group});
+  for (std::size_t index = 0; index < tensors.size(); ++index) {
+    modules_->begin_group(index);
+    optimizer_.step_on(tensors[index], index);
     modules_->end_group();
   }
 }

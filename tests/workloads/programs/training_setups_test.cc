@@ -113,10 +113,10 @@ TEST_CASE("set-ups give the same bytes on every machine") {
        0x286aab10899f3e36u, 5199, 1693842436},
       {"train:gpt2-124m,layers=4,batch=2,seq=64,steps=2,dp=4,zero=2,precision=bf16,reduce_elements="
        "1000000,attention=eager",
-       0x88dbfcf8ca19dc62u, 1582, 640426888},
+       0xc2470cb162776cd6u, 1583, 640426888},
       {"train:llama-3-8b,layers=4,hidden=512,ffn=1024,vocabulary=1000,batch=2,seq=64,steps=2,dp=4,"
        "rank=1,zero=3,precision=bf16,attention=eager",
-       0xc34968f2d595da4fu, 3095, 1163698212},
+       0xce511fd23fed3e7cu, 3096, 1163698212},
       {"train:llama-3-8b,layers=4,hidden=512,ffn=1024,vocabulary=1000,batch=2,seq=64,steps=2,dp=4,"
        "fsdp=2,initialize=whole,precision=fp32,gathered=bf16,kernels=1,attention=eager",
        0x5e2ac308574ad55fu, 4543, 137380936},
@@ -304,7 +304,10 @@ TEST_CASE("impossible set-ups are refused with key, value and rule") {
   refuses("gpt2-124m,sp=1,tp=2", "sp", "a Llama model");
   refuses("llama-3-8b,tp=8,sp=1,seq=1001", "seq", "a multiple of tp = 8");
   refuses("bert-base,pp=2", "pp", "1 for BERT models");
-  refuses("gpt2-124m,zero=3", "zero", "0 where dp is 1");
+  refuses("gpt2-124m,fsdp=2", "fsdp", "0 where dp is 1");
+  refuses("gpt2-124m,zero=1,sharder=torch", "zero", "0 where dp is 1");
+  refuses("gpt2-124m,implementation=megatron,zero=1", "zero", "0 where dp is 1");
+  refuses("gpt2-124m,tp=2,zero=1,precision=bf16", "zero", "0 where dp is 1");
   refuses("gpt2-124m,dp=2,zero=3,fsdp=2", "fsdp", "0 where zero = 3");
   refuses("gpt2-124m,dp=2,zero=2", "precision", "DeepSpeed casts the model");
   refuses("gpt2-124m,dp=2,fsdp=2,gathered=bf16", "gathered", "precision=fp32");
