@@ -213,7 +213,7 @@ std::string deciding_presets(std::string_view text) {
 std::vector<std::string> left_out_of_workload(std::string_view text) {
   std::vector<std::string> notes;
   for (const std::string& part : workload_parts(text)) {
-    for (std::string& note : with_model_config(part).notes) notes.push_back(std::move(note));
+    for (std::string& note : with_configs(part).notes) notes.push_back(std::move(note));
   }
   return notes;
 }
@@ -223,7 +223,7 @@ std::unique_ptr<EventSource> open_workload(std::string_view workload, std::uint6
   if (workload.starts_with(kFilePrefix)) {
     return open_recording(file_path(std::string(workload))).events;
   }
-  const std::string text = with_model_config(std::string(workload)).text;
+  const std::string text = with_configs(std::string(workload)).text;
   std::vector<std::string> known;
   const std::string name = text.substr(0, text.find(':'));
   for (const GeneratorEntry& generator : generators()) {
@@ -255,7 +255,7 @@ std::string define_workload(std::string_view text) {
   const std::vector<NamedFile> files = scenario_files();
   bool is_defined = false;
   const auto define = [&](const std::string& name) {
-    if (DescribedWorkload described = with_model_config(name); described.text != name) {
+    if (DescribedWorkload described = with_configs(name); described.text != name) {
       is_defined = true;
       return std::move(described.text);
     }

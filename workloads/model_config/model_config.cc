@@ -16,6 +16,7 @@
 #include "base/json_text.h"
 #include "base/nearest.h"
 #include "workloads/model_config/config_fields.h"
+#include "workloads/model_config/deepspeed_config.h"
 #include "workloads/model_config/model_config_notes.h"
 
 namespace allocmark {
@@ -318,31 +319,72 @@ ModelConfig read_model_config(std::string_view json, const std::string& where) {
   return model;
 }
 
+namespace {
+
+// The words of `keys` whose keys the text does not give itself, each behind a comma.
+std::string words_not_given(const std::string& keys, const std::string& given) {
+  std::string out;
+  for (std::size_t at = 0; at < keys.size();) {
+    const std::size_t next = std::min(keys.find(',', at), keys.size());
+    const std::string word = keys.substr(at, next - at);
+    const std::string key = word.substr(0, word.find('=') + 1);
+    if (given.find("," + key) == std::string::npos) out += "," + word;
+    at = next + 1;
+  }
+  return out;
+}
+
+// Only training has windows.
+void leave_windows_out(ModelConfig* model) {
+  const std::size_t begin = model->head.find(",window=");
+  if (begin == std::string::npos) return;
+  const std::string words = model->head.substr(begin + 1);
+  model->head.erase(begin);
+  model->notes.push_back(words.substr(0, words.find(',')) +
+                         " is left out: a cache of keys and values holds all tokens");
+}
+
 DescribedWorkload with_model_config(const std::string& workload) {
   const std::size_t colon = workload.find(':');
-  if (colon == std::string::npos || workload.starts_with("file:")) return {.text = workload};
   const std::size_t end = std::min(workload.find(',', colon), workload.size());
   const std::string path = workload.substr(colon + 1, end - colon - 1);
   if (!path.ends_with(".json")) return {.text = workload};
   ModelConfig model = read_model_config(read_file(path), path);
-  const bool is_trained = workload.starts_with("train:");
-  std::string head;
+  if (!workload.starts_with("train:")) leave_windows_out(&model);
+  const std::size_t keys = std::min(model.head.find(','), model.head.size());
   const std::string rest = workload.substr(end);
-  for (std::size_t at = 0; at < model.head.size();) {
-    const std::size_t next = std::min(model.head.find(',', at), model.head.size());
-    const std::string word = model.head.substr(at, next - at);
-    const std::string key = word.substr(0, word.find('=') + 1);
-    // A key that the text gives itself wins. Only training has windows.
-    const bool is_left_out = !is_trained && key.starts_with("window");
-    if (is_left_out && key == "window=") {
-      model.notes.push_back(word + " is left out: a cache of keys and values holds all tokens");
-    }
-    if (at == 0 || (!is_left_out && rest.find("," + key) == std::string::npos)) {
-      head += (at == 0 ? "" : ",") + word;
-    }
-    at = next + 1;
+  return {.text = workload.substr(0, colon + 1) + model.head.substr(0, keys) +
+                  words_not_given(model.head.substr(std::min(keys + 1, model.head.size())), rest) +
+                  rest,
+          .notes = std::move(model.notes)};
+}
+
+// "deepspeed=PATH" of `train`.
+void insert_deepspeed_config(DescribedWorkload* described) {
+  constexpr std::string_view kKey = ",deepspeed=";
+  const std::size_t begin = described->text.find(kKey);
+  if (begin == std::string::npos || !described->text.starts_with("train:")) return;
+  const std::size_t end = std::min(described->text.find(',', begin + 1), described->text.size());
+  const std::string path = described->text.substr(begin + kKey.size(), end - begin - kKey.size());
+  const DescribedWorkload config = read_deepspeed_config(read_file(path), path);
+  described->text.erase(begin, end - begin);
+  described->text += words_not_given(config.text, described->text);
+  described->notes.insert(described->notes.end(), config.notes.begin(), config.notes.end());
+  if (described->text.find(",dp=") == std::string::npos) {
+    described->notes.push_back(path +
+                               " does not say how many GPUs there are: this is one. Give dp=N");
   }
-  return {.text = workload.substr(0, colon + 1) + head + rest, .notes = std::move(model.notes)};
+}
+
+}  // namespace
+
+DescribedWorkload with_configs(const std::string& workload) {
+  if (workload.find(':') == std::string::npos || workload.starts_with("file:")) {
+    return {.text = workload};
+  }
+  DescribedWorkload described = with_model_config(workload);
+  insert_deepspeed_config(&described);
+  return described;
 }
 
 }  // namespace allocmark

@@ -24,9 +24,10 @@ struct DescribedWorkload {
   std::vector<std::string> notes = {};  // as ModelConfig's
 };
 
-// "train:PATH/config.json,batch=2" with the model's keys in place of the path; keys that the text
-// gives itself win. Other texts stay as they are. Throws as read_model_config, and FileError where
-// the file cannot be read.
-[[nodiscard]] DescribedWorkload with_model_config(const std::string& workload);
+// "train:PATH/config.json,batch=2" with the model's keys in place of the path, and with those of
+// DeepSpeed's config in place of "deepspeed=PATH"; keys that the text gives itself win. Other texts
+// stay as they are. Throws as read_model_config and read_deepspeed_config, and FileError where a
+// file cannot be read.
+[[nodiscard]] DescribedWorkload with_configs(const std::string& workload);
 
 }  // namespace allocmark

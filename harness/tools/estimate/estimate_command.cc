@@ -96,7 +96,7 @@ ExitCode run_estimate(const JobOptions& options) {
                       .next = "leave --device away"});
   }
   EstimateAnswer answer;
-  DescribedWorkload described = with_model_config(job.workload);
+  DescribedWorkload described = with_configs(job.workload);
   job.workload = std::move(described.text);
   answer.notes = std::move(described.notes);
   const DeviceAnswer device = describe_device(job.device, own_program_path());

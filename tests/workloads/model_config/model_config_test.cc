@@ -183,10 +183,10 @@ TEST_CASE("windows are left out of workloads that keep a cache, and said to be")
       folder.write("config.json", R"({"model_type": "mistral", "hidden_size": 4096,
       "num_hidden_layers": 4, "num_attention_heads": 32, "num_key_value_heads": 8,
       "intermediate_size": 14336, "vocab_size": 32000, "sliding_window": 4096})");
-  const DescribedWorkload trained = with_model_config("train:" + path);
+  const DescribedWorkload trained = with_configs("train:" + path);
   CHECK(mentions(trained.text, "window=4096,window_every=0"));
   CHECK(trained.notes.empty());
-  CHECK(!mentions(with_model_config("serve:" + path).text, "window"));
+  CHECK(!mentions(with_configs("serve:" + path).text, "window"));
   const std::vector<std::string> notes = left_out_of_workload("serve:" + path + ",requests=4");
   REQUIRE(notes.size() == 1);
   CHECK(mentions(notes.front(), "window=4096 is left out"));
@@ -258,13 +258,13 @@ TEST_CASE("a Phi 3 has its own blocks, and says what part of a head turns") {
 TEST_CASE("a workload's text takes the config's keys, and its own win") {
   const TemporaryFolder folder;
   const std::string path = folder.write("config.json", kLlama32);
-  const DescribedWorkload described = with_model_config("train:" + path + ",layers=2,seq=64");
+  const DescribedWorkload described = with_configs("train:" + path + ",layers=2,seq=64");
   CHECK(described.text ==
         "train:llama-3-8b,hidden=3072,heads=24,kv_heads=8,ffn=8192,vocabulary=128256,tied=1,"
         "head_size=128,layers=2,seq=64");
   CHECK(described.notes.empty());
-  CHECK(with_model_config("train:gpt2-124m").text == "train:gpt2-124m");
-  CHECK(with_model_config("file:" + path).text == "file:" + path);
+  CHECK(with_configs("train:gpt2-124m").text == "train:gpt2-124m");
+  CHECK(with_configs("file:" + path).text == "file:" + path);
 }
 
 TEST_CASE("a config is a workload wherever one is opened, alone and beside another") {
