@@ -241,7 +241,7 @@ void DataParallel::join_pieces() {
   const auto join = [&] {
     if (piece_count > 1) {
       const Tensor joined = tape_->pool().make(element_count * width_, TensorKind::Communication,
-                                               settings_.zero_reduce_stream());
+                                               settings_.zero.reduce_stream());
     }
     piece_count = element_count = 0;
   };
@@ -275,7 +275,7 @@ void DataParallel::keep_own(std::size_t parameter) {
   TensorPool& pool = tape_->pool();
   if (settings_.offloads) {
     if (!last_micro_batch_) return;
-    const std::uint32_t stream = settings_.zero_reduce_stream();
+    const std::uint32_t stream = settings_.zero.reduce_stream();
     { const Tensor exact = pool.make(own * 8, TensorKind::Workspace, stream); }
     if (width_ < 4) const Tensor wide = pool.make(own * 4, TensorKind::Workspace, stream);
     return;
@@ -285,7 +285,7 @@ void DataParallel::keep_own(std::size_t parameter) {
   for (const std::size_t one : trained_) {
     if (own_elements(one) > 0) count += tape_->parameters()[one].count;
   }
-  own_gradients_ = pool.make(count * width_, TensorKind::Gradient, settings_.zero_reduce_stream());
+  own_gradients_ = pool.make(count * width_, TensorKind::Gradient, settings_.zero.reduce_stream());
 }
 
 // Stage 1 keeps a large one that is not among them until all are reduced.

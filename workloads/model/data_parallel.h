@@ -24,6 +24,10 @@ struct ZeroSettings {
   std::uint64_t live_elements = 1'000'000'000;   // stage3_max_live_parameters
   std::uint64_t reuse_elements = 1'000'000'000;  // stage3_max_reuse_distance
   std::uint64_t group_elements = 1'000'000'000;  // sub_group_size
+
+  // Of gradients, and of the third stage's parameters.
+  [[nodiscard]] std::uint32_t reduce_stream() const { return overlaps ? kReduceStream : 0; }
+  [[nodiscard]] std::uint32_t gather_stream() const { return overlaps ? kGatherStream : 0; }
 };
 
 struct DataParallelSettings {
@@ -48,13 +52,6 @@ struct DataParallelSettings {
 
   [[nodiscard]] bool is_deepspeed() const {
     return kind >= DataParallelKind::Zero1 && kind <= DataParallelKind::Zero3;
-  }
-  // DeepSpeed's streams for gradients, and for parameters of its third stage.
-  [[nodiscard]] std::uint32_t zero_reduce_stream() const {
-    return zero.overlaps ? kReduceStream : 0;
-  }
-  [[nodiscard]] std::uint32_t zero_gather_stream() const {
-    return zero.overlaps ? kGatherStream : 0;
   }
 };
 

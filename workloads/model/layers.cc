@@ -319,7 +319,7 @@ Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hid
     return setup_.model.is_latent() ? latent_attention(own, index, hidden, &weights)
                                     : llama_attention(own, index, hidden, &weights);
   });
-  if (setup_.model.joint_products) hidden = tape_.in_module([&] { return std::move(hidden); });
+  if (setup_.model.joint_products) hidden = dropped(std::move(hidden));
   if (setup_.model.gemma) hidden = rms_norm(hidden, own.attention_norm);
   hidden = add(tape_, residual, std::move(hidden));
   residual = hidden;
@@ -343,7 +343,7 @@ Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hid
   }
   normed.drop();
   hidden = tape_.behind_module(std::move(hidden));
-  if (setup_.model.joint_products) hidden = tape_.in_module([&] { return std::move(hidden); });
+  if (setup_.model.joint_products) hidden = dropped(std::move(hidden));
   if (setup_.model.gemma) hidden = rms_norm(hidden, own.mlp_norm);
   hidden = add(tape_, residual, std::move(hidden));
   drop({&residual, &weights});

@@ -89,7 +89,7 @@ Var masked(Tape& tape, Var input, const Tensor& mask, bool in_place) {
 // A rank's own experts are the local part of a parameter. Its gradient waits for all nodes that
 // follow before it is added to the parameter's.
 Var Transformer::mixtral_local(std::size_t weight) {
-  const Var parameter = tape_.parameter(weight);
+  const Var parameter = tape_.parameter_view(weight);
   return setup_.parallel.expert > 1 ? view(tape_, parameter) : parameter;
 }
 
@@ -103,7 +103,7 @@ Var Transformer::mixtral_grouped(const Var& input, const Var& parameter, std::ui
                             {rows_in.size_bytes(), parameter.size_bytes(), grouped_count});
   tape_.save(node, 0, offsets);
   if (parameter.edge != kNoEdge) tape_.save(node, 1, rows_in.tensor);
-  tape_.save_parameter(node);
+  tape_.save(node, 3, parameter.tensor);
   Var out = tape_.result(node, rows * columns, parameter.width);
   if (grouped_count > 0) {
     take_grouped_scratch(tape_, grouped_count);
@@ -278,7 +278,7 @@ std::vector<std::uint64_t> Transformer::mixtral_draw_counts(std::size_t layer) c
 
 // One expert's slice of a parameter that holds all of them, as the weight of a linear layer.
 Var Transformer::mixtral_expert_linear(Var input, std::size_t weight, std::uint64_t rows) {
-  const Var all = tape_.parameter(weight);
+  const Var all = tape_.parameter_view(weight);
   Var own = slice(tape_, all, all.count / setup_.model.expert_count);
   if (setup_.autocast) {
     own = cast(tape_, std::move(own), setup_.narrow_bytes);

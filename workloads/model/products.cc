@@ -105,7 +105,7 @@ Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weigh
   }
   if (weights.float8) return float8_linear(tape, std::move(input), rows, weights.weight);
   const bool with_bias = weights.bias != kNoBias;
-  input = tape.ahead_of_module(std::move(input));
+  input = tape.passed_on(std::move(input));
   const ModuleScope module(
       tape, {.parameters = {weights.weight, weights.bias}, .hears_end = input.edge != kNoEdge});
   if (tape.hears_modules() && !weights.conv1d) return gathered_linear(tape, input, rows, weights);

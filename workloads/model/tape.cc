@@ -110,9 +110,10 @@ void Tape::attach(const Node* node, Var* output) const {
 
 Var Tape::parameter(std::size_t index) const {
   const Parameter& parameter = parameters_[index];
-  // What a checkpoint runs again saves detached tensors: they hold what was gathered, where a
-  // parameter would let it go.
-  return {.tensor = recomputing_ && hears_modules() ? parameter.data : Tensor(),
+  // What a checkpoint runs again saves trained parameters as detached tensors: these hold what was
+  // gathered, where a parameter would let it go.
+  const bool is_held = recomputing_ && hears_modules() && parameter.trainable;
+  return {.tensor = is_held ? parameter.data : Tensor(),
           .count = parameter.count,
           .width = parameter.width,
           .edge = parameter.trainable ? parameter_edge(index) : kNoEdge};

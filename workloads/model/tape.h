@@ -198,6 +198,8 @@ class Tape {
   // Makes `output` the result of `node`.
   void attach(const Node* node, Var* output) const;
   [[nodiscard]] Var parameter(std::size_t index) const;
+  // A view of it: whoever saves that holds what was gathered, where a parameter is saved as itself.
+  [[nodiscard]] Var parameter_view(std::size_t index) const;
   [[nodiscard]] std::size_t add_parameter(Parameter parameter);
   [[nodiscard]] std::vector<Parameter>& parameters() { return parameters_; }
   [[nodiscard]] bool autocast() const { return autocast_; }
@@ -295,9 +297,10 @@ class Tape {
     if (on_module_ && !stopped_) on_module_({}, true, true);
   }
   [[nodiscard]] Var behind_module(Var output);
-  // The input of a module with parameters: its gradient is added to others' once the module's
-  // backward has ended.
-  [[nodiscard]] Var ahead_of_module(Var input);
+  // The same value, through which the backward goes on its way: the input of a module with
+  // parameters, whose gradient is added to others' once the module's backward has ended; or the
+  // result of `module`, which computes nothing in the backward.
+  [[nodiscard]] Var passed_on(Var value, const Module& module = {});
   template <typename Compute>
   [[nodiscard]] Var in_module(const Compute& compute) {
     pass_module();

@@ -51,6 +51,12 @@ void Tape::finish_localized() {
   }
 }
 
+Var Tape::parameter_view(std::size_t index) const {
+  Var view = parameter(index);
+  if (hears_modules()) view.tensor = parameters_[index].data;
+  return view;
+}
+
 bool Tape::begin_module(const Module& module) {
   if (!on_module_ || stopped_ || module_open_.is_one() || !module.is_one()) return false;
   module_open_ = module;
@@ -71,11 +77,14 @@ void Tape::follow_module(const Module& module) {
   if (module.is_one()) on_module_(module, false, true);
 }
 
-Var Tape::ahead_of_module(Var input) {
-  if (!on_module_) return input;
+Var Tape::passed_on(Var value, const Module& module) {
+  if (!on_module_) return value;
   const auto pass = [](Tape&, Node&, Backprop& b) { b.out[0] = std::move(b.gradient); };
-  if (const Node* node = record(pass, {&input})) attach(node, &input);
-  return input;
+  if (Node* node = record(pass, {&value})) {
+    if (module.is_one()) node->module = module;
+    attach(node, &value);
+  }
+  return value;
 }
 
 Var Tape::behind_module(Var output) {

@@ -80,6 +80,7 @@ void Transformer::make_rotaries() {
 void Transformer::let_checkpoints_begin(Var* words) {
   if (!tape_.grad_enabled() || !lora_.input_gradient || lora_.trains_tables) return;
   words->edge = tape_.parameter(input_leaf_).edge;
+  *words = tape_.passed_on(std::move(*words), {.parameters = {word_table_}, .hears_end = false});
   new_graph_input_ = words->tensor;
 }
 

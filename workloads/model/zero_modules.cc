@@ -114,7 +114,7 @@ void ZeroModules::gather(std::vector<std::size_t> parameters) {
   std::ranges::sort(parameters);
   if (settings_.ranks == 1) {
     for (const std::size_t parameter : parameters) available_count_ += count_of(parameter);
-    return take_own(parameters, settings_.zero_gather_stream());
+    return take_own(parameters, settings_.zero.gather_stream());
   }
   auto flight = std::make_shared<Flight>();
   std::uint64_t part = 0;
@@ -124,9 +124,9 @@ void ZeroModules::gather(std::vector<std::size_t> parameters) {
     states_[parameter].flight = flight;
   }
   flight->flat =
-      made(part * settings_.ranks, TensorKind::Communication, settings_.zero_gather_stream());
-  const std::vector<Tensor> parts = parts_from_host(parameters, settings_.zero_gather_stream());
-  tape_->communicate(flight->flat.size_bytes(), settings_.zero_gather_stream(), RankGroup::Data);
+      made(part * settings_.ranks, TensorKind::Communication, settings_.zero.gather_stream());
+  const std::vector<Tensor> parts = parts_from_host(parameters, settings_.zero.gather_stream());
+  tape_->communicate(flight->flat.size_bytes(), settings_.zero.gather_stream(), RankGroup::Data);
   flight->parameters = std::move(parameters);
 }
 
@@ -140,12 +140,13 @@ void ZeroModules::wait(std::size_t parameter) {
     states_[one].is_here = true;
     tape_->parameters()[one].data =
         is_alone ? std::move(flight->flat)
-                 : made(count_of(one), TensorKind::Parameter, settings_.zero_gather_stream());
+                 : made(count_of(one), TensorKind::Parameter, settings_.zero.gather_stream());
   }
 }
 
 void ZeroModules::enter(const Module& module, bool is_forward) {
   const OwnParameters& parameters = module.parameters;
+  if (!is_forward) let_rerun_go();
   if (!knows_order_) modules_.push_back(parameters);
   if (!is_forward && module.is_leaf) leaf_ = parameters;
   if (!is_forward && !parameters.empty() && !module.hears_end) unfinished_.push_back(module);
@@ -159,6 +160,9 @@ void ZeroModules::enter(const Module& module, bool is_forward) {
   for (const std::size_t* one = parameters.end(); one != parameters.begin();) {
     states_[*--one].users.insert(key_of(module));
     wait(*one);
+    if (!is_forward || !is_backward_ || is_trained(*one)) continue;
+    states_[*one].users.insert(kRerun);
+    rerun_.push_back(*one);
   }
   if (knows_order_) prefetch(parameters);
   ++step_;
@@ -218,9 +222,18 @@ void ZeroModules::leave(const Module& module, bool is_forward) {
   }
   if (!is_forward && !module.hears_end) return;
   for (const std::size_t parameter : module.parameters) {
-    const bool stays = knows_order_ && is_needed_soon(parameter);
     states_[parameter].users.erase(key_of(module));
-    if (!stays) release(parameter);
+  }
+  if (!is_forward) let_rerun_go();
+  for (const std::size_t parameter : module.parameters) {
+    if (!knows_order_ || !is_needed_soon(parameter)) release(parameter);
+  }
+}
+
+void ZeroModules::let_rerun_go() {
+  for (const std::size_t parameter : std::exchange(rerun_, {})) {
+    states_[parameter].users.erase(kRerun);
+    if (!states_[parameter].persists) release(parameter);
   }
 }
 
@@ -241,7 +254,7 @@ void ZeroModules::on_gradient(std::size_t parameter) {
   // Copied to the buffer, on another stream, unless it is too large.
   if (bucket_count_ + count <= settings_.zero.reduce_elements) {
     Tensor& gradient = tape_->parameters()[parameter].gradient;
-    if (settings_.records) tape_->pool().record(gradient, settings_.zero_reduce_stream());
+    if (settings_.records) tape_->pool().record(gradient, settings_.zero.reduce_stream());
     gradient.reset();
   }
   bucket_.push_back(parameter);
@@ -252,16 +265,16 @@ void ZeroModules::on_gradient(std::size_t parameter) {
 // eight bytes, and the optimizer one in four.
 void ZeroModules::give_to_host(std::uint64_t part) {
   TensorPool& pool = tape_->pool();
-  const Tensor sum = made(part, TensorKind::Gradient, settings_.zero_reduce_stream());
+  const Tensor sum = made(part, TensorKind::Gradient, settings_.zero.reduce_stream());
   if (!ends_step_) return;
   for (std::uint64_t left = part; left > 0;) {
     const std::uint64_t count = std::min(left, kNormElements);
     const Tensor exact =
-        pool.make(count * 8, TensorKind::Workspace, settings_.zero_reduce_stream());
+        pool.make(count * 8, TensorKind::Workspace, settings_.zero.reduce_stream());
     left -= count;
   }
   if (width_ < 4)
-    const Tensor wide = pool.make(part * 4, TensorKind::Workspace, settings_.zero_reduce_stream());
+    const Tensor wide = pool.make(part * 4, TensorKind::Workspace, settings_.zero.reduce_stream());
 }
 
 // Parts of each rank are laid side by side, unless they are so.
@@ -273,15 +286,15 @@ void ZeroModules::reduce() {
   Tensor joined;
   if (!is_alone)
     joined =
-        made(part * settings_.ranks, TensorKind::Communication, settings_.zero_reduce_stream());
-  tape_->communicate(part * settings_.ranks * width_, settings_.zero_reduce_stream(),
+        made(part * settings_.ranks, TensorKind::Communication, settings_.zero.reduce_stream());
+  tape_->communicate(part * settings_.ranks * width_, settings_.zero.reduce_stream(),
                      RankGroup::Data);
   std::ranges::sort(bucket_);
   for (const std::size_t parameter : bucket_) {
     Tensor& gradient = tape_->parameters()[parameter].gradient;
     if (settings_.offloads) give_to_host(own_count_of(parameter));
     if (gradient && settings_.records)
-      tape_->pool().record(gradient, settings_.zero_reduce_stream());
+      tape_->pool().record(gradient, settings_.zero.reduce_stream());
     gradient.reset();
   }
   bucket_.clear();
@@ -290,11 +303,13 @@ void ZeroModules::reduce() {
 
 void ZeroModules::begin_backward(bool is_last_micro_batch) {
   ends_step_ = is_last_micro_batch;
+  is_backward_ = true;
   enter({}, false);  // the whole model
 }
 
 void ZeroModules::end_backward() {
   reduce();
+  is_backward_ = false;
   while (!unfinished_.empty()) {
     const Module module = unfinished_.back();
     unfinished_.pop_back();

@@ -60,6 +60,7 @@ class ZeroModules {
     std::int64_t step = 0;
   };
   static constexpr std::int64_t kNever = -1;
+  static constexpr std::uint64_t kRerun = ~std::uint64_t{0};  // a user, beside modules
 
   [[nodiscard]] std::uint64_t count_of(std::size_t parameter) const {
     return tape_->parameters()[parameter].count;
@@ -85,6 +86,7 @@ class ZeroModules {
   void prefetch(const OwnParameters& now);
   [[nodiscard]] bool is_needed_soon(std::size_t parameter) const;
   void release(std::size_t parameter);
+  void let_rerun_go();
   void make_groups();
   void make_masters();
   void reduce();
@@ -106,6 +108,10 @@ class ZeroModules {
   OwnParameters leaf_;                 // of the leaf whose backward runs
   std::vector<std::size_t> bucket_;    // gradients that wait to be reduced
   std::uint64_t bucket_count_ = 0;
+  bool is_backward_ = false;
+  // Frozen ones that a checkpoint's second forward gathered. They go with the module whose backward
+  // it began in.
+  std::vector<std::size_t> rerun_;
   bool ends_step_ = true;
   std::uint64_t own_count_ = 0;  // elements of this rank that are trained
   std::vector<OptimizedTensor> groups_;
