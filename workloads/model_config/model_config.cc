@@ -366,6 +366,9 @@ void insert_deepspeed_config(DescribedWorkload* described) {
   if (begin == std::string::npos || !described->text.starts_with("train:")) return;
   const std::size_t end = std::min(described->text.find(',', begin + 1), described->text.size());
   const std::string path = described->text.substr(begin + kKey.size(), end - begin - kKey.size());
+  if (path.empty() || described->text.find(kKey, end) != std::string::npos) {
+    refuse(described->text, "'deepspeed' names one file", "deepspeed=PATH", path, "give one path");
+  }
   const DescribedWorkload config = read_deepspeed_config(read_file(path), path);
   described->text.erase(begin, end - begin);
   described->text += words_not_given(config.text, described->text);

@@ -231,7 +231,8 @@ double TimeBudget::left_s() const {
 bool names_files(const CellKey& key) {
   return key.workload.find("file:") != std::string::npos ||
          key.workload_definition.find("file:") != std::string::npos ||
-         key.workload_text().find(".json") != std::string::npos;
+         key.workload_text().find(".json") != std::string::npos ||
+         key.workload_text().find("deepspeed=") != std::string::npos;
 }
 
 EventsAgain events_again(const CellKey& key, std::uint64_t event_count, const TimeBudget& budget) {

@@ -30,8 +30,8 @@ class TimeBudget {
 };
 
 // Whether opening it would open a file that it names: "file:" anywhere, since a workload may have
-// others within, and a model's config.json in what is opened. A name of what ships with the program
-// opens what ships.
+// others within, and a model's config.json or DeepSpeed's in what is opened. A name of what ships
+// with the program opens what ships.
 [[nodiscard]] bool names_files(const CellKey& key);
 
 struct EventsAgain {

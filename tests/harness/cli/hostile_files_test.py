@@ -118,7 +118,8 @@ ROWS = [
 ]
 OPENERS = ["file:{W}/secret", "comb:count=4 then file:{W}/secret", "file:{W}/secret beside comb:count=4", "comb:count=4 then file:{W}/pipe",
            "file:{W}/secret+kernels:off", "colocate:a=file:{W}/secret", "train:{W}/secret.json,batch=1", "serve:{W}/pipe.json,requests=2",
-           "comb:count=4 then infer:{W}/secret.json,batch=1"]
+           "comb:count=4 then infer:{W}/secret.json,batch=1", "train:gpt2-124m,dp=2,deepspeed={W}/secret", "train:gpt2-124m,dp=2,deepspeed={W}/pipe",
+           "comb:count=4 beside train:gpt2-124m,deepspeed={W}/secret.json"]
 
 
 def tar_of(entries, path, mode="w"):

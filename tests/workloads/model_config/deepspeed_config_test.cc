@@ -156,4 +156,7 @@ TEST_CASE("a workload takes a config's keys where it names the file, and its own
   // Only `train` has it, and a file that is not there is named.
   CHECK(mentions(refusal_of("infer:gpt2-124m,deepspeed=" + path), "unknown key 'deepspeed'"));
   CHECK_THROWS_AS(with_configs(model + ",deepspeed=none.json"), FileError);
+  for (const std::string& wrong : {std::string(), path + ",deepspeed=" + path}) {
+    CHECK(mentions(refusal_of(model + ",deepspeed=" + wrong), "'deepspeed' names one file"));
+  }
 }
