@@ -5,7 +5,6 @@ import os
 import record_pytorch
 from described_models import dtype_of, make_model
 
-
 # A key, its field, and what "auto" is for a model's hidden size (transformers' integrations/deepspeed.py); then those of the third stage.
 REDUCE_FIELD = "reduce_elements", "reduce_bucket_size", lambda hidden: hidden * hidden
 SHARD_FIELDS = (("prefetch_elements", "stage3_prefetch_bucket_size", lambda hidden: int(0.9 * hidden * hidden)),
