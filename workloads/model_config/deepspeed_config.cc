@@ -109,6 +109,7 @@ constexpr std::string_view kReadFields[] = {"zero_optimization",
                                             "gradient_accumulation_steps",
                                             "activation_checkpointing",
                                             "fp16",
+                                            "amp",
                                             "optimizer"};
 
 class DeepspeedConfig {
@@ -251,6 +252,9 @@ class DeepspeedConfig {
       if (device != "cpu" && device != "none") {
         refuse(fmt::format("{}.device", field), "cpu or none", device);
       }
+      const Json* const offload = object(zero, field);
+      const Json ratio = offload != nullptr ? offload->value("ratio", Json(1)) : Json(1);
+      if (ratio != 1) refuse(fmt::format("{}.ratio", field), "1: all is on the host", ratio);
       return device == "cpu";
     };
     const bool has_states = is_on_host("offload_optimizer", "cpu_offload");
@@ -291,6 +295,10 @@ class DeepspeedConfig {
   }
 
   void read_optimizer() {
+    const Json* const amp = object(config_, "amp");
+    if (amp != nullptr && flag(*amp, "enabled").value_or(false)) {
+      refuse("amp.enabled", "false", true);
+    }
     if (const Json* const saves = object(config_, "activation_checkpointing")) {
       const bool is_any = std::ranges::any_of(*saves, [](const Json& one) { return one == true; });
       if (is_any) {

@@ -137,7 +137,7 @@ ZeroSettings read_zero(Parameters& parameters, std::uint64_t hidden, std::uint64
   read("persistent_elements", 0, &zero.persistent_elements);
   read("live_elements", 0, &zero.live_elements);
   read("reuse_elements", 0, &zero.reuse_elements);
-  read("group_elements", 1, &zero.group_elements);
+  read("group_elements", 0, &zero.group_elements);
   return zero;
 }
 

@@ -62,6 +62,10 @@ TEST_CASE("what a config leaves out is DeepSpeed's preset, also beside \"auto\""
         "precision=fp32");
   CHECK(zero(R"("stage": 3, "prefetch_bucket_size": 7, "max_live_parameters": 2e9)") ==
         "zero=3,prefetch_elements=7,live_elements=2000000000,precision=fp32");
+  CHECK(
+      read(
+          R"({"zero_optimization": {"stage": 3, "sub_group_size": 0}, "amp": {"enabled": "auto"}})")
+          .text == "zero=3,group_elements=0,precision=fp32");
   // Stages 1 and 2 read none of the third's.
   CHECK(zero(R"("stage": 2, "stage3_max_live_parameters": 1, "reduce_bucket_size": 2e8)") ==
         "zero=2,reduce_elements=200000000,precision=fp32");
@@ -123,6 +127,11 @@ TEST_CASE("what is no such config, or is not generated, is refused with what is"
   CHECK(mentions(zero_refusal(R"("stage": 3, "offload_optimizer": "cpu")"), "an object"));
   CHECK(mentions(zero_refusal(R"("stage": 3, "offload_param": {"device": "cpu"})"),
                  "cpu where offload_param is on the host"));
+  CHECK(mentions(zero_refusal(R"("stage": 3, "offload_optimizer": {"device": "cpu",
+                                 "ratio": 0.5})"),
+                 "'offload_optimizer.ratio' cannot be used"));
+  CHECK(mentions(refusal(R"({"zero_optimization": {"stage": 2}, "amp": {"enabled": true}})"),
+                 "'amp.enabled' cannot be used"));
   CHECK(mentions(refusal(R"({"zero_optimization": {"stage": 2}, "tensor_parallel": {}})"),
                  "unknown field 'tensor_parallel'"));
   CHECK(mentions(
