@@ -112,9 +112,10 @@ void ZeroModules::take_own(const std::vector<std::size_t>& parameters, std::uint
 void ZeroModules::gather(std::vector<std::size_t> parameters) {
   if (parameters.empty()) return;
   std::ranges::sort(parameters);
+  const std::uint32_t stream = settings_.zero.gather_stream();
   if (settings_.ranks == 1) {
     for (const std::size_t parameter : parameters) available_count_ += count_of(parameter);
-    return take_own(parameters, settings_.zero.gather_stream());
+    return take_own(parameters, stream);
   }
   auto flight = std::make_shared<Flight>();
   std::uint64_t part = 0;
@@ -123,10 +124,9 @@ void ZeroModules::gather(std::vector<std::size_t> parameters) {
     available_count_ += count_of(parameter);
     states_[parameter].flight = flight;
   }
-  flight->flat =
-      made(part * settings_.ranks, TensorKind::Communication, settings_.zero.gather_stream());
-  const std::vector<Tensor> parts = parts_from_host(parameters, settings_.zero.gather_stream());
-  tape_->communicate(flight->flat.size_bytes(), settings_.zero.gather_stream(), RankGroup::Data);
+  flight->flat = made(part * settings_.ranks, TensorKind::Communication, stream);
+  const std::vector<Tensor> parts = parts_from_host(parameters, stream);
+  tape_->communicate(flight->flat.size_bytes(), stream, RankGroup::Data);
   flight->parameters = std::move(parameters);
 }
 
@@ -265,16 +265,15 @@ void ZeroModules::on_gradient(std::size_t parameter) {
 // eight bytes, and the optimizer one in four.
 void ZeroModules::give_to_host(std::uint64_t part) {
   TensorPool& pool = tape_->pool();
-  const Tensor sum = made(part, TensorKind::Gradient, settings_.zero.reduce_stream());
+  const std::uint32_t stream = settings_.zero.reduce_stream();
+  const Tensor sum = made(part, TensorKind::Gradient, stream);
   if (!ends_step_) return;
   for (std::uint64_t left = part; left > 0;) {
     const std::uint64_t count = std::min(left, kNormElements);
-    const Tensor exact =
-        pool.make(count * 8, TensorKind::Workspace, settings_.zero.reduce_stream());
+    const Tensor exact = pool.make(count * 8, TensorKind::Workspace, stream);
     left -= count;
   }
-  if (width_ < 4)
-    const Tensor wide = pool.make(part * 4, TensorKind::Workspace, settings_.zero.reduce_stream());
+  if (width_ < 4) const Tensor wide = pool.make(part * 4, TensorKind::Workspace, stream);
 }
 
 // Parts of each rank are laid side by side, unless they are so.
@@ -283,18 +282,15 @@ void ZeroModules::reduce() {
   std::uint64_t part = 0;
   for (const std::size_t parameter : bucket_) part += states_[parameter].part;
   const bool is_alone = bucket_.size() == 1 && count_of(bucket_[0]) % settings_.ranks == 0;
+  const std::uint32_t stream = settings_.zero.reduce_stream();
   Tensor joined;
-  if (!is_alone)
-    joined =
-        made(part * settings_.ranks, TensorKind::Communication, settings_.zero.reduce_stream());
-  tape_->communicate(part * settings_.ranks * width_, settings_.zero.reduce_stream(),
-                     RankGroup::Data);
+  if (!is_alone) joined = made(part * settings_.ranks, TensorKind::Communication, stream);
+  tape_->communicate(part * settings_.ranks * width_, stream, RankGroup::Data);
   std::ranges::sort(bucket_);
   for (const std::size_t parameter : bucket_) {
     Tensor& gradient = tape_->parameters()[parameter].gradient;
     if (settings_.offloads) give_to_host(own_count_of(parameter));
-    if (gradient && settings_.records)
-      tape_->pool().record(gradient, settings_.zero.reduce_stream());
+    if (gradient && settings_.records) tape_->pool().record(gradient, stream);
     gradient.reset();
   }
   bucket_.clear();

@@ -351,11 +351,10 @@ DescribedWorkload with_model_config(const std::string& workload) {
   if (!path.ends_with(".json")) return {.text = workload};
   ModelConfig model = read_model_config(read_file(path), path);
   if (!workload.starts_with("train:")) leave_windows_out(&model);
-  const std::size_t keys = std::min(model.head.find(','), model.head.size());
+  const std::size_t comma = model.head.find(',');  // every model has keys
   const std::string rest = workload.substr(end);
-  return {.text = workload.substr(0, colon + 1) + model.head.substr(0, keys) +
-                  words_not_given(model.head.substr(std::min(keys + 1, model.head.size())), rest) +
-                  rest,
+  return {.text = workload.substr(0, colon + 1) + model.head.substr(0, comma) +
+                  words_not_given(model.head.substr(comma + 1), rest) + rest,
           .notes = std::move(model.notes)};
 }
 

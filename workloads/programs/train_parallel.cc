@@ -68,9 +68,10 @@ void check_data_parallel(Parameters& parameters, const TrainConfig& config, std:
   parameters.refuse_if(zero > 0 && fsdp > 0, "fsdp", "0 where zero = " + std::to_string(zero),
                        fsdp);
   // DeepSpeed trains on one GPU, too.
+  const std::string* const sharder = parameters.given("sharder");
   const bool may_be_alone = zero > 0 && !config.is_megatron() &&
                             config.setup.parallel.rank_count() == 1 &&
-                            parameters.given("sharder") == nullptr;
+                            (sharder == nullptr || *sharder != "torch");
   parameters.refuse_if(zero + fsdp > 0 && config.data_parallel.ranks == 1 && !may_be_alone, given,
                        "0 where dp is 1: there is nobody to share with", zero + fsdp);
   parameters.refuse_if(config.is_megatron() && fsdp > 0, "fsdp", "0 where implementation=megatron",

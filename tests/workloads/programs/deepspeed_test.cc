@@ -98,6 +98,12 @@ TEST_CASE("DeepSpeed gives cached memory back before it makes its flat parameter
   CHECK(setup_of(kThirdStage + ",dp=2,zero=3,offload=parameters").trim_count == 0);
 }
 
+TEST_CASE("DeepSpeed trains on one GPU, also where it is named as the sharder") {
+  const std::string alone = kEarlierStage + ",dp=1,zero=1";
+  CHECK(hash_of(alone + ",sharder=deepspeed") == hash_of(alone));
+  CHECK(mentions(refusal_of(alone + ",sharder=torch"), "0 where dp is 1"));
+}
+
 TEST_CASE("parameters of the third stage are on the host, or here") {
   CHECK(setup_of(kThirdStage + ",dp=4,zero=3").live[TensorKind::Parameter] == kElements / 2);
   CHECK(setup_of(kThirdStage + ",dp=1,zero=3").live[TensorKind::Parameter] == 2 * kElements);
