@@ -54,6 +54,13 @@ void read_account(const EstimateSpec& spec, PreparedTrace* trace, JobEstimate* e
   estimate->phases = account.phases(names.names());
 }
 
+// What torch.cuda.max_memory_allocated() returns then; 0 of several processes, which have no sum.
+std::uint64_t allocated_peak(const Backend& backend) {
+  const std::vector<NamedCounter> counters = backend.counters();
+  const auto peak = std::ranges::find(counters, "allocated_bytes.all.peak", &NamedCounter::name);
+  return peak == counters.end() ? 0 : static_cast<std::uint64_t>(peak->value);
+}
+
 class Estimator {
  public:
   Estimator(const EstimateSpec& spec, Recording job)
@@ -78,8 +85,9 @@ class Estimator {
   struct Pass {
     std::uint64_t oom_count = 0;
     std::uint64_t reserved_bytes = 0;
+    std::uint64_t allocated_bytes = 0;
     std::vector<std::uint64_t> by_phase;
-    CaptureFacts captures;
+    CaptureFacts captures = {};
   };
 
   void estimate_setting(SettingEstimate* setting);
@@ -120,6 +128,7 @@ void Estimator::estimate_setting(SettingEstimate* setting) {
       return;
     }
     setting->reserved_bytes = plenty.reserved_bytes;
+    setting->allocated_bytes = plenty.allocated_bytes;
     setting->reserved_by_phase = plenty.by_phase;
     setting->captures = plenty.captures;
     const std::uint64_t usable_bytes = usable_device_bytes(simcu_.present);
@@ -163,8 +172,7 @@ Estimator::Pass Estimator::run_pass(const std::string& conf) {
        .assumed_kernel_ns = assumed_kernel_ns(*trace_, spec_.workload, spec_.allocator, conf)});
   PhaseNames names(spec_.marks_forward);
   std::size_t phase = 0;
-  Pass pass;
-  pass.by_phase.resize(estimate_.phases.size());
+  Pass pass = {.by_phase = std::vector<std::uint64_t>(estimate_.phases.size())};
   const auto end_phase = [&] {
     const std::uint64_t used_bytes = take_extreme(before_bytes);
     pass.by_phase[phase] = std::max(pass.by_phase[phase], used_bytes);
@@ -206,6 +214,7 @@ Estimator::Pass Estimator::run_pass(const std::string& conf) {
   pass.captures = captures.facts();
   work_->synchronize();
   end_phase();
+  pass.allocated_bytes = allocated_peak(*backend);
   pass.oom_count = replayer.counts().oom_count;
   replayer.release_live();
   return pass;

@@ -32,7 +32,8 @@ struct RoomFacts {
 
 struct SettingEstimate {
   std::string conf = {};
-  std::uint64_t reserved_bytes = 0;  // largest, where memory is plenty
+  std::uint64_t reserved_bytes = 0;   // largest, where memory is plenty
+  std::uint64_t allocated_bytes = 0;  // largest, as the allocator counts; 0: it does not tell
   std::vector<std::uint64_t> reserved_by_phase = {};
   std::vector<RoomFacts> rooms = {};
   CaptureFacts captures = {};

@@ -76,6 +76,8 @@ OrderedJson setting_json(const EstimateAnswer& answer, const SettingEstimate& se
   }
   const CardRoom* const smallest = smallest_of(answer, setting);
   return {{"conf", setting.conf},
+          {"allocated_bytes",
+           setting.allocated_bytes == 0 ? OrderedJson() : OrderedJson(setting.allocated_bytes)},
           {"reserved_bytes", setting.reserved_bytes},
           {"reserved_bytes_by_phase", phases},
           {"captures", captures_json(setting.captures)},
@@ -121,17 +123,20 @@ TableRows phase_rows(const EstimateAnswer& answer) {
 }
 
 TableRows setting_rows(const EstimateAnswer& answer) {
-  TableRows rows{{"setting", "reserved", "nvidia-smi", "from", "to", "on the card", "smallest"}};
+  TableRows rows{
+      {"setting", "allocated", "reserved", "nvidia-smi", "from", "to", "on the card", "smallest"}};
   for (const SettingEstimate& setting : answer.estimate.settings) {
     if (!setting.failure.empty()) {
-      rows.push_back({setting_text(setting.conf), "-", "-", "-", "-", "cannot run", ""});
+      rows.push_back({setting_text(setting.conf), "-", "-", "-", "-", "-", "cannot run", ""});
       continue;
     }
     const Shown shown = shown_of(answer, setting);
     const CardRoom* const smallest = smallest_of(answer, setting);
-    rows.push_back({setting_text(setting.conf), format_bytes(setting.reserved_bytes),
-                    format_bytes(shown.bytes), format_bytes(shown.low_bytes),
-                    format_bytes(shown.high_bytes),
+    const std::uint64_t allocated_bytes = setting.allocated_bytes;
+    rows.push_back({setting_text(setting.conf),
+                    allocated_bytes == 0 ? "-" : format_bytes(allocated_bytes),
+                    format_bytes(setting.reserved_bytes), format_bytes(shown.bytes),
+                    format_bytes(shown.low_bytes), format_bytes(shown.high_bytes),
                     fit_word(fit_of(answer.estimate, setting, answer.outside, answer.card_bytes)),
                     smallest == nullptr ? "none" : smallest->device});
   }

@@ -69,8 +69,21 @@ class Estimate(unittest.TestCase):
         for setting in found["settings"]:
             cell = ran[setting["conf"]]
             self.assertEqual(setting["reserved_bytes"], cell["reserved_bytes_peak"])
+            self.assertEqual(setting["allocated_bytes"], cell["allocated_bytes_peak"])
             self.assertEqual(found["live_bytes"], cell["requested_bytes_peak"])
             self.assertEqual(max(setting["reserved_bytes_by_phase"].values()), setting["reserved_bytes"])
+
+    def test_a_block_counts_whole_as_allocated(self):
+        # PyTorch leaves 1 MiB or less at a large block's end: 19.5 MiB lie in a segment of 20. A large request is rounded to 512 bytes alone.
+        path = self.write("rests.csv", "op,id,size,stream\nalloc,1,20447232,0\nalloc,2,1000,0\nfree,1,0,0\nfree,2,0,0\n")
+        found = estimate(path, "-c", "unset", "expandable_segments:True")
+        self.assertEqual(found["live_bytes"], 20447232 + 1000)
+        self.assertEqual([setting["allocated_bytes"] for setting in found["settings"]], [(20 << 20) + 1024, 20447232 + 1024])
+        self.assertIn(" allocated ", call("estimate", path))
+
+    def test_two_processes_have_no_sum_of_what_is_allocated(self):
+        found = estimate("train:gpt2-124m,batch=1,seq=64 beside train:gpt2-124m,batch=1,seq=64", "-c", "unset")
+        self.assertIsNone(found["settings"][0]["allocated_bytes"])
 
     def test_kinds_and_phases_add_up(self):
         found = estimate("train:gpt2-124m,batch=2,seq=256,steps=2,precision=bf16,kv_cache=none", "-c", "unset")
