@@ -2,7 +2,7 @@
 """Holds `allocmark estimate` to peaks of training jobs that others published.
 
 usage: published_peaks.py record PYTHON SIMCUDA FOLDER RECORDINGS [--jobs N]               programs of rows.csv -> recordings
-       published_peaks.py predict ALLOCMARK FOLDER [--recordings RECORDINGS] [--jobs N]    rows.csv -> predictions.csv
+       published_peaks.py predict ALLOCMARK FOLDER [--recordings RECORDINGS] [--jobs N] [--sets A,B]    rows.csv -> predictions.csv
        published_peaks.py compare FOLDER                                                   both -> README.md, its tables
 
 A row with a program (peaks/) is recorded without a GPU and predicted from the recording; one with a workload alone is predicted from
@@ -43,6 +43,7 @@ SETS = {
     "J": "mbridge",
     "K": "GPUMemNet, test table",
     "L": "CARMA, its own runs",
+    "M": "LitGPT, table of resources",
 }
 
 
@@ -55,7 +56,7 @@ def predicted_bytes(kind, estimate, setting):
     """What the row's number is: `shown` of the card, `reserved` by PyTorch, or `allocated` of it (`active` is the same without other streams)."""
     if kind == "shown":
         return setting["shown_bytes"]
-    return setting["reserved_bytes"] if kind == "reserved" else estimate["live_bytes"]
+    return setting["reserved_bytes"] if kind == "reserved" else setting["allocated_bytes"]
 
 
 def bounds(kind, estimate, setting):
@@ -127,16 +128,20 @@ def predict_row(program, row, recordings=None):
     }
 
 
-def predict(program, folder, jobs, recordings=None):
+def predict(program, folder, jobs, recordings=None, sets=None):
+    """Rows of other sets keep the predictions that they have."""
     rows = [visible(row) for row in read_rows(folder / "rows.csv")]
-    asked = [row for row in rows if row["workload"] or (row["program"] and recordings and (recordings / recording_name(row)).exists())]
+    path = folder / "predictions.csv"
+    kept = {(one["set"], one["row"]): one for one in read_rows(path) if one["set"] not in sets} if sets else {}
+    asked = [row for row in rows if not sets or row["set"] in sets]
+    asked = [row for row in asked if row["workload"] or (row["program"] and recordings and (recordings / recording_name(row)).exists())]
     with ThreadPoolExecutor(jobs) as pool:
         found = list(pool.map(lambda row: predict_row(program, row, recordings), asked))
-    with open(folder / "predictions.csv", "w", newline="") as file:
+    made = kept | {(row["set"], row["row"]): {"set": row["set"], "row": row["row"], **one} for row, one in zip(asked, found)}
+    with open(path, "w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, restval="", lineterminator="\n")
         writer.writeheader()
-        for row, one in zip(asked, found):
-            writer.writerow({"set": row["set"], "row": row["row"], **one})
+        writer.writerows(made[name] for row in rows if (name := (row["set"], row["row"])) in made)
     failed = [(row["row"], one["failure"]) for row, one in zip(asked, found) if one["failure"]]
     print(f"{len(asked) - len(failed)} of {len(asked)} rows predicted")
     for name, failure in failed:
@@ -371,6 +376,7 @@ def main():
     one.add_argument("folder", type=Path)
     one.add_argument("--jobs", type=int, default=2)
     one.add_argument("--recordings", type=Path, help="folder of `record`")
+    one.add_argument("--sets", type=lambda text: text.split(","), help="rows of these sets alone; the others' predictions stay")
     three = commands.add_parser("record")
     three.add_argument("python")
     three.add_argument("simcuda")
@@ -383,7 +389,7 @@ def main():
     if asked.command == "record":
         record(asked.python, asked.simcuda, asked.folder, asked.recordings, asked.jobs)
     elif asked.command == "predict":
-        predict(asked.program, asked.folder, asked.jobs, asked.recordings)
+        predict(asked.program, asked.folder, asked.jobs, asked.recordings, asked.sets)
     else:
         (asked.folder / "README.md").write_text(page(asked.folder))
 

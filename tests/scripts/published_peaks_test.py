@@ -78,6 +78,19 @@ class PublishedPeaks(unittest.TestCase):
             self.assertNotIn("77777", asked + (folder / "predictions.csv").read_text())
             self.assertNotIn("88888", asked + (folder / "predictions.csv").read_text())
 
+    def test_rows_of_other_sets_keep_their_predictions(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write_program(folder / "program", folder / "asked")
+            write_rows(folder, {"set": "A", "row": "one", "workload": "train:gpt2-124m"}, {"set": "B", "row": "two", "workload": "train:gpt2-355m"})
+            published_peaks.predict(str(folder / "program"), folder, 1)
+            (folder / "asked").write_text("")
+            before = (folder / "predictions.csv").read_text()
+            published_peaks.predict(str(folder / "program"), folder, 1, sets=["B"])
+            self.assertNotIn("gpt2-124m", (folder / "asked").read_text())
+            self.assertIn("gpt2-355m", (folder / "asked").read_text())
+            self.assertEqual(before, (folder / "predictions.csv").read_text())
+
     def test_rows_with_one_program_and_card_share_a_recording_and_no_measured_value_reaches_the_recorder(self):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -168,8 +181,8 @@ class PublishedPeaks(unittest.TestCase):
             self.assertIn(f"{name} = {{.low = {low}, .high = {high}}}", header)
 
     def test_bounds_of_a_number_without_what_is_outside_are_percents_of_it(self):
-        estimate = {"live_bytes": 1000, "spread_percent": {"low": -7, "high": 26}}
-        setting = {"reserved_bytes": 2000, "shown_low_bytes": 1, "shown_high_bytes": 9}
+        estimate = {"live_bytes": 900, "spread_percent": {"low": -7, "high": 26}}
+        setting = {"allocated_bytes": 1000, "reserved_bytes": 2000, "shown_low_bytes": 1, "shown_high_bytes": 9}
         found = {kind: published_peaks.bounds(kind, estimate, setting) for kind in ("shown", "reserved", "allocated")}
         self.assertEqual(found, {"shown": (1, 9), "reserved": (1860, 2520), "allocated": (930, 1260)})
 
