@@ -253,7 +253,11 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
   config->lora.in_own_type = zero + fsdp > 0;
   own.kind = fsdp == 1 ? Fsdp1 : fsdp == 2 ? Fsdp2 : zero == 0 && ranks == 1 ? None : kinds[zero];
   // ZeroRedundancyOptimizer is beside DistributedDataParallel.
-  if (zero == 1) own.shares_states = parameters.choice("sharder", {"deepspeed", "torch"}) == 1;
+  if (zero == 1 || (zero > 1 && parameters.given("sharder") != nullptr)) {
+    own.shares_states = parameters.choice("sharder", {"deepspeed", "torch"}) == 1;
+  }
+  parameters.refuse_if(own.shares_states && zero > 1, "sharder",
+                       "deepspeed where zero > 1: PyTorch's optimizer shares states alone");
   if (own.shares_states) own.kind = Ddp;
   check_grid(parameters, *config);
   if (own.kind == Ddp) {

@@ -102,6 +102,9 @@ TEST_CASE("DeepSpeed trains on one GPU, also where it is named as the sharder") 
   const std::string alone = kEarlierStage + ",dp=1,zero=1";
   CHECK(hash_of(alone + ",sharder=deepspeed") == hash_of(alone));
   CHECK(mentions(refusal_of(alone + ",sharder=torch"), "0 where dp is 1"));
+  const std::string third = kThirdStage + ",dp=2,zero=3";
+  CHECK(hash_of(third + ",sharder=deepspeed") == hash_of(third));
+  CHECK(mentions(refusal_of(third + ",sharder=torch"), "deepspeed where zero > 1"));
 }
 
 TEST_CASE("parameters of the third stage are on the host, or here") {
