@@ -1,0 +1,71 @@
+"""Runs LitGPT's own scripts in PyTorch on a card, and writes what they took of it.
+
+usage: litgpt_card.py PROGRAMS.txt MEASURED.csv [--jobs N]       each line of PROGRAMS.txt: NAME and the words of litgpt_steps.py
+       litgpt_card.py predict PROGRAMS.txt RECORDINGS ALLOCMARK PREDICTED.csv      what the recordings NAME.ops.csv.gz say
+
+With Lightning-AI/litgpt @0cc02afa on PYTHONPATH. Each program runs once for each setting, in a process of its own.
+"""
+import csv
+import json
+import os
+import runpy
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+STEPS = Path(__file__).resolve().parents[3] / "scripts/publish/peaks/litgpt_steps.py"
+SETTINGS = ("unset", "expandable_segments:True")
+FIELDS = ("program", "config", "live_bytes", "allocated_bytes", "reserved_bytes")
+
+
+def one(words):
+    """In a process of its own: the program, and then PyTorch's own counters."""
+    sys.argv = [str(STEPS), *words]
+    runpy.run_path(str(STEPS), run_name="__main__")
+    import torch
+    stats = torch.cuda.memory_stats()
+    print("FOUND", json.dumps([stats[f"{name}_bytes.all.peak"] for name in ("requested", "allocated", "reserved")]))
+
+
+def measured(line, conf):
+    name, *words = line.split()
+    environment = dict(os.environ)
+    if conf != "unset":
+        environment["PYTORCH_CUDA_ALLOC_CONF"] = conf
+    run = subprocess.run([sys.executable, __file__, "one", *words], env=environment, capture_output=True, text=True)
+    found = [text for text in run.stdout.splitlines() if text.startswith("FOUND ")]
+    if not found:
+        print(f"{name}, {conf}: exit code {run.returncode}: {run.stderr[-1500:]}", file=sys.stderr)
+        return [name, conf, "", "", ""]
+    return [name, conf, *json.loads(found[0].removeprefix("FOUND "))]
+
+
+def predicted(line, recordings, program):
+    name = line.split()[0]
+    words = [program, "estimate", f"{recordings}/{name}.ops.csv.gz", "-c", *SETTINGS, "--pytorch", "2.11", "--format", "json"]
+    estimate = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    found = [(setting["conf"] or "unset", estimate["live_bytes"], setting["allocated_bytes"], setting["reserved_bytes"]) for setting in estimate["settings"]]
+    return [[name, *each] for each in found]
+
+
+def write(path, rows):
+    with open(path, "w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([FIELDS, *rows])
+
+
+def main():
+    if sys.argv[1] == "one":
+        one(sys.argv[2:])
+    elif sys.argv[1] == "predict":
+        programs, recordings, program, out = sys.argv[2:]
+        write(out, [row for line in Path(programs).read_text().splitlines() for row in predicted(line, recordings, program)])
+    else:
+        lines = Path(sys.argv[1]).read_text().splitlines()
+        jobs = int(sys.argv[sys.argv.index("--jobs") + 1]) if "--jobs" in sys.argv else 1
+        with ThreadPoolExecutor(jobs) as pool:
+            write(sys.argv[2], pool.map(lambda asked: measured(*asked), [(line, conf) for line in lines for conf in SETTINGS]))
+
+
+if __name__ == "__main__":
+    main()
