@@ -73,7 +73,7 @@ def attention(query, key, value, bias, keeps_sums, *_, **__):
     seed, offset = (torch.empty((), device="cuda", dtype=torch.int64) for _ in range(2))
     order = sorted(range(4), key=lambda i: -query.stride(i))  # cuDNN's result lies as the queries do
     out = torch.empty_permuted((batch, heads, length, value.shape[-1]), order, device="cuda", dtype=query.dtype)
-    sums = torch.empty((batch, heads, length, 1), device="cuda") if keeps_sums else torch.empty(0)
+    sums = torch.empty((batch, heads, length, 1), device="cuda", dtype=torch.float32) if keeps_sums else torch.empty(0)
     if length > 1:
         torch.empty(256, device="cuda", dtype=torch.uint8)
     return out, sums, None, None, length, key.shape[2], seed, offset, None
@@ -123,7 +123,7 @@ def convolution_backward(gradient, images, weight, *rest):
 def batch_norm(images, weight, bias, mean, variance, is_training, *_):
     import torch
     saved = (images.shape[1] if is_training else 0,)
-    of_channels = [torch.empty(saved, device="cuda") for _ in range(2)]
+    of_channels = [torch.empty(saved, device="cuda", dtype=torch.float32) for _ in range(2)]
     return torch.empty_like(images), *of_channels, torch.empty(0, device="cuda", dtype=torch.uint8)
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """scripts/record/record_without_gpu.py: what it says where something is missing, and that its stubs build and answer. PyTorch is not needed."""
+import ast
 import ctypes
 import json
 import os
@@ -73,6 +74,13 @@ class RecordWithoutGpu(unittest.TestCase):
                 run = subprocess.run([sys.executable, "-c", ask.format(library)], env=dict(os.environ, RECORD_CAPABILITY=capability),
                                      capture_output=True, text=True, check=True)
                 self.assertEqual(run.stdout.strip(), answer)
+
+    def test_a_default_type_of_the_script_is_not_that_of_a_kernels_tensors(self):
+        # Lightning's bf16-true makes bf16 the default type while a model runs; sums of an attention have four bytes all the same.
+        made = [call for call in ast.walk(ast.parse(SCRIPT.read_text())) if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+                and call.func.attr in ("empty", "zeros", "empty_permuted") and any(word.arg == "device" for word in call.keywords)]
+        self.assertGreater(len(made), 8)
+        self.assertEqual([call.lineno for call in made if not any(word.arg == "dtype" for word in call.keywords)], [])
 
     def test_a_part_of_a_job_is_not_left_where_its_script_failed(self):
         with tempfile.TemporaryDirectory() as folder:
