@@ -61,6 +61,15 @@ void check_families(Parameters& parameters, const TransformerSetup& setup) {
                        setup.parallel.pipeline);
 }
 
+// Whether PyTorch's ZeroRedundancyOptimizer does it; DeepSpeed alone has the stages above.
+bool shares_states(Parameters& parameters, std::uint64_t zero) {
+  if (zero == 0 || (zero > 1 && parameters.given("sharder") == nullptr)) return false;
+  const bool by_torch = parameters.choice("sharder", {"deepspeed", "torch"}) == 1;
+  parameters.refuse_if(by_torch && zero > 1, "sharder",
+                       "deepspeed where zero > 1: PyTorch's optimizer shares states alone");
+  return by_torch;
+}
+
 void check_data_parallel(Parameters& parameters, const TrainConfig& config, std::uint64_t zero,
                          std::uint64_t fsdp) {
   const char* given = zero > 0 ? "zero" : "fsdp";
@@ -253,11 +262,7 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
   config->lora.in_own_type = zero + fsdp > 0;
   own.kind = fsdp == 1 ? Fsdp1 : fsdp == 2 ? Fsdp2 : zero == 0 && ranks == 1 ? None : kinds[zero];
   // ZeroRedundancyOptimizer is beside DistributedDataParallel.
-  if (zero == 1 || (zero > 1 && parameters.given("sharder") != nullptr)) {
-    own.shares_states = parameters.choice("sharder", {"deepspeed", "torch"}) == 1;
-  }
-  parameters.refuse_if(own.shares_states && zero > 1, "sharder",
-                       "deepspeed where zero > 1: PyTorch's optimizer shares states alone");
+  own.shares_states = shares_states(parameters, zero);
   if (own.shares_states) own.kind = Ddp;
   check_grid(parameters, *config);
   if (own.kind == Ddp) {
