@@ -44,6 +44,7 @@ SETS = {
     "K": "GPUMemNet, test table",
     "L": "CARMA, its own runs",
     "M": "LitGPT, table of resources",
+    "N": "torchtitan, Llama 3.1",
 }
 
 
