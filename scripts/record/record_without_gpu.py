@@ -2,6 +2,7 @@
 """Runs a PyTorch program on simcuda, without a GPU, and records what it asks of the allocator.
 
 usage: record_without_gpu.py --simcuda FOLDER --out FILE [--card NAME] SCRIPT.py ARGS...  your script
+       record_without_gpu.py --simcuda FOLDER --out FILE --ranks N [--lone RANK] SCRIPT.py ARGS...  one rank of a script for torchrun
        record_without_gpu.py --simcuda FOLDER --list FILE [--jobs N] [--card NAME]        many scripts
        record_without_gpu.py --simcuda FOLDER --out FOLDER [--lone RANK] NAME...         references/
 
@@ -15,7 +16,8 @@ results/published/history/generators.md, "Programs held to PyTorch without a GPU
 CUDA 13, a C compiler and nm; for NAMEs transformers. FOLDER of simcuda holds its libcudart.so.13. Out: FILE, or NAME.ops.csv.gz;
 its head names the device. --card: whose capability and processors PyTorch sees and chooses kernels by (preset: an H200's).
 --list: each line is a FILE and a SCRIPT.py with its ARGS; libraries are imported once. Of programs with several ranks one is
-recorded, and collective operations do nothing; they have no values.
+recorded, and collective operations do nothing; they have no values. --ranks: the script finds what torchrun would tell rank --lone of N
+on one machine, and every process group that it makes is of that rank alone.
 """
 import argparse
 import contextlib
@@ -219,8 +221,11 @@ def record_script(command, path):
     import record_pytorch
     from small_values import SmallValues
     library = replace_operators()
+    if "RECORD_RANKS" in os.environ:
+        from references import lone_rank
+        group = lone_rank.stand_in(*map(int, os.environ["RECORD_RANKS"].split()))  # noqa: F841 (lives as long as the script)
     with SmallValues():
-        record_whole(lambda: record_pytorch.main(["--out", path, *command]), path)
+        record_whole(lambda: record_pytorch.run_and_tell(["--out", path, *command], path), path)
     del library
 
 
@@ -307,6 +312,7 @@ def parse():
     parser.add_argument("--card", choices=CARDS, help="for a script: whose kernels PyTorch chooses")
     parser.add_argument("--list", metavar="FILE", help="record each line's script into its file")
     parser.add_argument("--jobs", type=int, default=2, help="with --list: recordings at once")
+    parser.add_argument("--ranks", type=int, metavar="N", help="for a script: record one rank of N, as torchrun would start it")
     parser.add_argument("--lone", type=int, default=0, metavar="RANK", help="the rank to record of programs that have several")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND",
@@ -315,6 +321,13 @@ def parse():
     if bool(arguments.command) == bool(arguments.list):
         parser.error("wanted one of SCRIPT.py ARGS..., NAMEs of record_references.py --list, and --list FILE")
     arguments.is_script = bool(arguments.list) or arguments.command[0].endswith(".py")
+    if arguments.ranks is not None:
+        if not arguments.is_script:
+            parser.error("--ranks: only for a script, since each reference has its own number of ranks")
+        if arguments.ranks < 2 or not 0 <= arguments.lone < arguments.ranks:
+            parser.error(f"--ranks {arguments.ranks} --lone {arguments.lone}: wanted 2 ranks or more, and one of them")
+    elif arguments.is_script and arguments.lone:
+        parser.error(f"--lone {arguments.lone}: of a script wanted --ranks, too")
     if arguments.list:
         return arguments
     if arguments.is_script and not os.path.isfile(arguments.command[0]):
@@ -337,10 +350,13 @@ def run_all(arguments, preloaded, folder):
             preloaded["RECORD_CAPABILITY"] = "".join(map(str, CARDS[arguments.card][:2]))
             preloaded["RECORD_COPIES"] = "1"
             write_profile(arguments.simcuda, arguments.card, preloaded["SIMCUDA_PROFILE"])
+        if arguments.ranks:
+            preloaded["RECORD_RANKS"] = f"{arguments.lone} {arguments.ranks}"
         if arguments.list:
             preloaded["OMP_NUM_THREADS"] = "1"  # a fork has none of its parent's threads, and would wait for them
         what = ["--list", arguments.list, "--jobs", str(arguments.jobs)] if arguments.list else arguments.command
-        run = subprocess.run([*head, arguments.out, *what], env=dict(os.environ, **preloaded))
+        out = arguments.out.replace("{rank}", str(arguments.lone))
+        run = subprocess.run([*head, out, *what], env=dict(os.environ, **preloaded))
         if run.returncode != 0:
             sys.exit(run.returncode if run.returncode > 0 else 1)
         return

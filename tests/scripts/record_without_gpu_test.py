@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 import unittest.mock
 from pathlib import Path
@@ -53,6 +54,51 @@ class RecordWithoutGpu(unittest.TestCase):
         self.assertIn("--card: only for a script", self.refused("--card", "a100", "llama_fp8"))
         self.assertIn("wanted one of SCRIPT.py ARGS...", self.refused())
         self.assertIn("wanted one of SCRIPT.py ARGS...", self.refused("--list", "rows", "one.py"))
+
+    def test_ranks_are_of_a_script_and_the_lone_one_is_among_them(self):
+        wanted = "wanted 2 ranks or more, and one of them"
+        self.assertIn("--ranks: only for a script", self.refused("--ranks", "4", "llama_fp8"))
+        for ranks, lone in (("1", "0"), ("4", "4"), ("4", "-1")):
+            self.assertIn(f"--ranks {ranks} --lone {lone}: {wanted}", self.refused("--out", "a.csv.gz", "--ranks", ranks, "--lone", lone, str(SCRIPT)))
+        self.assertIn("--lone 1: of a script wanted --ranks, too", self.refused("--out", "a.csv.gz", "--lone", "1", str(SCRIPT)))
+
+    def test_a_script_for_torchrun_gets_a_lone_rank_whatever_group_it_asks_for(self):
+        asked = []
+
+        def init_process_group(*given, **named):
+            asked.append(("init", given, named))
+
+        def new_group(*given, **named):
+            asked.append(("new", given, named))
+
+        names = ("torch", "torch.distributed", "torch.distributed.device_mesh", "torch.distributed.distributed_c10d", "torch.nn", "torch.nn.parallel",
+                 "torch.nn.parallel.distributed")
+        made = {name: types.ModuleType(name) for name in names}
+        for name in names[1:]:
+            setattr(made[name.rpartition(".")[0]], name.rpartition(".")[2], made[name])
+        plain = made["torch.distributed.distributed_c10d"]
+        for name in ("broadcast_object_list", "monitored_barrier", "all_gather_object", "gather_object", "scatter_object_list"):
+            setattr(plain, name, None)
+        plain.init_process_group, plain.new_group = init_process_group, new_group
+        distributed = made["torch.distributed"]
+        distributed.init_process_group = made["torch.distributed.device_mesh"].init_process_group = init_process_group
+        from references import lone_rank
+
+        def join(rank, size):
+            distributed.init_process_group("lone", rank=rank, world_size=size)
+
+        with unittest.mock.patch.dict(sys.modules, made), unittest.mock.patch.dict(os.environ), unittest.mock.patch.object(lone_rank, "join", join):
+            lone_rank.stand_in(2, 4)
+            self.assertEqual([os.environ[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")], ["2", "4", "0"])
+            for module in (distributed, plain, made["torch.distributed.device_mesh"]):
+                module.init_process_group("nccl", timeout=1)
+            plain.new_group([0, 1], backend="gloo", pg_options="nccl's")
+            seen, scattered = [None] * 4, [None]
+            plain.all_gather_object(seen, "mine")
+            plain.scatter_object_list(scattered, list("abcd"))
+            self.assertTrue(made["torch.nn.parallel.distributed"]._verify_param_shape_across_processes())
+        self.assertEqual(asked, [("init", ("lone",), {"rank": 2, "world_size": 4})] * 3 + [("new", ([0, 1],), {"group_desc": None})])
+        self.assertEqual((seen, scattered), (["mine"] * 4, ["c"]))
 
     def test_a_card_has_its_own_capability_and_all_else_of_the_h200(self):
         with tempfile.TemporaryDirectory() as folder:
