@@ -1,9 +1,10 @@
-"""Runs LitGPT's own scripts in PyTorch on a card, and writes what they took of it.
+#!/usr/bin/env python3
+"""Runs programs of scripts/publish/peaks/ in PyTorch on a card, and writes what they took of it.
 
-usage: litgpt_card.py PROGRAMS.txt MEASURED.csv [--jobs N]       each line of PROGRAMS.txt: NAME and the words of litgpt_steps.py
-       litgpt_card.py predict PROGRAMS.txt RECORDINGS ALLOCMARK PREDICTED.csv      what the recordings NAME.ops.csv.gz say
+usage: programs_card.py PROGRAMS.txt MEASURED.csv [--jobs N]       each line of PROGRAMS.txt: NAME, a script of that folder and its words
+       programs_card.py predict PROGRAMS.txt RECORDINGS ALLOCMARK PREDICTED.csv      what the recordings NAME.ops.csv.gz say
 
-With Lightning-AI/litgpt @0cc02afa on PYTHONPATH. Each program runs once for each setting, in a process of its own.
+With what the scripts need on PYTHONPATH. Each program runs once for each setting, in a process of its own.
 """
 import csv
 import json
@@ -14,15 +15,16 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-STEPS = Path(__file__).resolve().parents[3] / "scripts/publish/peaks/litgpt_steps.py"
+PEAKS = Path(__file__).resolve().parents[1] / "publish" / "peaks"
 SETTINGS = ("unset", "expandable_segments:True")
 FIELDS = ("program", "config", "live_bytes", "allocated_bytes", "reserved_bytes")
 
 
 def one(words):
     """In a process of its own: the program, and then PyTorch's own counters."""
-    sys.argv = [str(STEPS), *words]
-    runpy.run_path(str(STEPS), run_name="__main__")
+    script = str(PEAKS / words[0])
+    sys.argv = [script, *words[1:]]
+    runpy.run_path(script, run_name="__main__")
     import torch
     stats = torch.cuda.memory_stats()
     print("FOUND", json.dumps([stats[f"{name}_bytes.all.peak"] for name in ("requested", "allocated", "reserved")]))
