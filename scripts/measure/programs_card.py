@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Runs programs of scripts/publish/peaks/ in PyTorch on a card, and writes what they took of it.
 
-usage: programs_card.py PROGRAMS.txt MEASURED.csv [--jobs N]       each line of PROGRAMS.txt: NAME, a script of that folder and its words
+usage: programs_card.py measure PROGRAMS.txt MEASURED.csv [--jobs N]      each line of PROGRAMS.txt: NAME, a script of that folder and its words
        programs_card.py predict PROGRAMS.txt RECORDINGS ALLOCMARK PREDICTED.csv      what the recordings NAME.ops.csv.gz say
 
 With what the scripts need on PYTHONPATH. Each program runs once for each setting, in a process of its own.
 """
+import argparse
 import csv
 import json
 import os
@@ -57,16 +58,26 @@ def write(path, rows):
 
 
 def main():
-    if sys.argv[1] == "one":
+    if sys.argv[1:2] == ["one"]:
         one(sys.argv[2:])
-    elif sys.argv[1] == "predict":
-        programs, recordings, program, out = sys.argv[2:]
-        write(out, [row for line in Path(programs).read_text().splitlines() for row in predicted(line, recordings, program)])
-    else:
-        lines = Path(sys.argv[1]).read_text().splitlines()
-        jobs = int(sys.argv[sys.argv.index("--jobs") + 1]) if "--jobs" in sys.argv else 1
-        with ThreadPoolExecutor(jobs) as pool:
-            write(sys.argv[2], pool.map(lambda asked: measured(*asked), [(line, conf) for line in lines for conf in SETTINGS]))
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    on_card, before = commands.add_parser("measure"), commands.add_parser("predict")
+    for command in (on_card, before):
+        command.add_argument("programs", type=Path)
+    before.add_argument("recordings")
+    before.add_argument("allocmark")
+    on_card.add_argument("--jobs", type=int, default=1)
+    for command in (on_card, before):
+        command.add_argument("out")
+    asked = parser.parse_args()
+    lines = asked.programs.read_text().splitlines()
+    if asked.command == "predict":
+        write(asked.out, [row for line in lines for row in predicted(line, asked.recordings, asked.allocmark)])
+        return
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        write(asked.out, pool.map(lambda run: measured(*run), [(line, conf) for line in lines for conf in SETTINGS]))
 
 
 if __name__ == "__main__":

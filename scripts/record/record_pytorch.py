@@ -1480,12 +1480,11 @@ def main(argv=None):
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world > 1 and "{rank}" not in arguments.out:
         sys.exit(f"record_pytorch.py: --out {arguments.out}: {world} processes would write one file; put {{rank}} in the name")
-    run_and_tell(argv, arguments.out.replace("{rank}", os.environ.get("RANK", "0")))
+    run_and_tell(arguments, arguments.out.replace("{rank}", os.environ.get("RANK", "0")))
 
 
-def run_and_tell(argv, path):
+def run_and_tell(arguments, path):
     """What main does once it is known which file this process writes."""
-    arguments = parse(argv)
     try:
         converter = convert_pickle(arguments, path) if arguments.snapshot else run_program(arguments, path)
     except RecordError as error:

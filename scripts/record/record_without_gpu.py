@@ -225,7 +225,7 @@ def record_script(command, path):
         from references import lone_rank
         group = lone_rank.stand_in(*map(int, os.environ["RECORD_RANKS"].split()))  # noqa: F841 (lives as long as the script)
     with SmallValues():
-        record_whole(lambda: record_pytorch.run_and_tell(["--out", path, *command], path), path)
+        record_whole(lambda: record_pytorch.run_and_tell(record_pytorch.parse(["--out", path, *command]), path), path)
     del library
 
 

@@ -77,10 +77,9 @@ void check_data_parallel(Parameters& parameters, const TrainConfig& config, std:
   parameters.refuse_if(zero > 0 && fsdp > 0, "fsdp", "0 where zero = " + std::to_string(zero),
                        fsdp);
   // DeepSpeed trains on one GPU, too.
-  const std::string* const sharder = parameters.given("sharder");
   const bool may_be_alone = zero > 0 && !config.is_megatron() &&
                             config.setup.parallel.rank_count() == 1 &&
-                            (sharder == nullptr || *sharder != "torch");
+                            !config.data_parallel.shares_states;
   parameters.refuse_if(zero + fsdp > 0 && config.data_parallel.ranks == 1 && !may_be_alone, given,
                        "0 where dp is 1: there is nobody to share with", zero + fsdp);
   parameters.refuse_if(config.is_megatron() && fsdp > 0, "fsdp", "0 where implementation=megatron",
@@ -248,6 +247,7 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
   const std::uint64_t zero = parameters.number("zero", 0, {0, 3});
   const std::uint64_t fsdp =
       parameters.number("fsdp", parallel.splits_sequences() ? 2u : 0u, {0, 2});
+  if (!config->is_megatron()) own.shares_states = shares_states(parameters, zero);
   check_data_parallel(parameters, *config, zero, fsdp);
   parallel.replicas = read_replicas(parameters, parallel, fsdp);
   own.replicas = parallel.replicas;
@@ -262,7 +262,6 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
   config->lora.in_own_type = zero + fsdp > 0;
   own.kind = fsdp == 1 ? Fsdp1 : fsdp == 2 ? Fsdp2 : zero == 0 && ranks == 1 ? None : kinds[zero];
   // ZeroRedundancyOptimizer is beside DistributedDataParallel.
-  own.shares_states = shares_states(parameters, zero);
   if (own.shares_states) own.kind = Ddp;
   check_grid(parameters, *config);
   if (own.kind == Ddp) {

@@ -54,11 +54,12 @@ void read_account(const EstimateSpec& spec, PreparedTrace* trace, JobEstimate* e
   estimate->phases = account.phases(names.names());
 }
 
-// What torch.cuda.max_memory_allocated() returns then; 0 of several processes, which have no sum.
-std::uint64_t allocated_peak(const Backend& backend) {
+// What torch.cuda.max_memory_allocated() returns then; none of several processes.
+std::optional<std::uint64_t> allocated_peak(const Backend& backend) {
   const std::vector<NamedCounter> counters = backend.counters();
   const auto peak = std::ranges::find(counters, "allocated_bytes.all.peak", &NamedCounter::name);
-  return peak == counters.end() ? 0 : static_cast<std::uint64_t>(peak->value);
+  if (peak == counters.end()) return std::nullopt;
+  return static_cast<std::uint64_t>(peak->value);
 }
 
 class Estimator {
@@ -85,7 +86,7 @@ class Estimator {
   struct Pass {
     std::uint64_t oom_count = 0;
     std::uint64_t reserved_bytes = 0;
-    std::uint64_t allocated_bytes = 0;
+    std::optional<std::uint64_t> allocated_bytes = {};
     std::vector<std::uint64_t> by_phase;
     CaptureFacts captures = {};
   };

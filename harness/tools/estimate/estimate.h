@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,8 @@ struct RoomFacts {
 
 struct SettingEstimate {
   std::string conf = {};
-  std::uint64_t reserved_bytes = 0;   // largest, where memory is plenty
-  std::uint64_t allocated_bytes = 0;  // largest, as the allocator counts; 0: it does not tell
+  std::uint64_t reserved_bytes = 0;                   // largest, where memory is plenty
+  std::optional<std::uint64_t> allocated_bytes = {};  // largest, where the allocator counts it
   std::vector<std::uint64_t> reserved_by_phase = {};
   std::vector<RoomFacts> rooms = {};
   CaptureFacts captures = {};

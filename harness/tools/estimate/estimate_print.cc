@@ -77,7 +77,7 @@ OrderedJson setting_json(const EstimateAnswer& answer, const SettingEstimate& se
   const CardRoom* const smallest = smallest_of(answer, setting);
   return {{"conf", setting.conf},
           {"allocated_bytes",
-           setting.allocated_bytes == 0 ? OrderedJson() : OrderedJson(setting.allocated_bytes)},
+           setting.allocated_bytes ? OrderedJson(*setting.allocated_bytes) : OrderedJson()},
           {"reserved_bytes", setting.reserved_bytes},
           {"reserved_bytes_by_phase", phases},
           {"captures", captures_json(setting.captures)},
@@ -132,9 +132,8 @@ TableRows setting_rows(const EstimateAnswer& answer) {
     }
     const Shown shown = shown_of(answer, setting);
     const CardRoom* const smallest = smallest_of(answer, setting);
-    const std::uint64_t allocated_bytes = setting.allocated_bytes;
     rows.push_back({setting_text(setting.conf),
-                    allocated_bytes == 0 ? "-" : format_bytes(allocated_bytes),
+                    setting.allocated_bytes ? format_bytes(*setting.allocated_bytes) : "-",
                     format_bytes(setting.reserved_bytes), format_bytes(shown.bytes),
                     format_bytes(shown.low_bytes), format_bytes(shown.high_bytes),
                     fit_word(fit_of(answer.estimate, setting, answer.outside, answer.card_bytes)),

@@ -9,7 +9,6 @@ the gradients of the first.
 """
 import argparse
 import importlib
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -80,12 +79,9 @@ def run(patches, call):
 def main():
     asked = parse()
     if asked.devices > 1:
-        os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(asked.devices), LOCAL_WORLD_SIZE=str(asked.devices), TORCHELASTIC_RUN_ID="0",
-                          MASTER_ADDR="127.0.0.1", MASTER_PORT="0", GROUP_RANK="0")
-        # What the other devices would send is not there, and is not waited for.
         sys.path.append(str(RECORD))
         from references import lone_rank
-        joined = lone_rank.join(0, asked.devices)  # noqa: F841 (holds the library)
+        group = lone_rank.stand_in(0, asked.devices)  # noqa: F841 (lives as long as the script)
     with tempfile.TemporaryDirectory() as folder:
         (generate if asked.script == "generate" else finetune)(asked, Path(folder))
 

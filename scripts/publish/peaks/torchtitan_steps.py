@@ -57,10 +57,9 @@ def make_model(asked):
 def main():
     asked = parse()
     torch.backends.cuda.enable_cudnn_sdp(False)
-    # What the other devices would send is not there, and is not waited for.
     sys.path.append(str(RECORD))
     from references import lone_rank
-    joined = lone_rank.join(0, asked.shards)  # noqa: F841 (holds the library)
+    group = lone_rank.stand_in(0, asked.shards)  # noqa: F841 (lives as long as the script)
     model = make_model(asked)
     from torchtitan.utils import clip_grad_norm_
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, foreach=True)
